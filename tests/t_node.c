@@ -446,6 +446,9 @@ static void waits_no_longer(void **unused)
     double from = clock_now();
     finish(g);
     const double lost = clock_now() - from;
+    err why = {0};
+    assert_true(engine_unavailable(g, &why)); /* new texts are refused at once */
+    assert_int_equal(why.code, ERR_NODE_LOST);
     engine_close(g);
     from = clock_now();
     assert_int_equal(engine_open(&g, &o, &e), ERR_IO);

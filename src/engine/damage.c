@@ -147,8 +147,9 @@ void damage_go_on(engine *g)
 bool engine_unavailable(engine *g, err *why)
 {
     pthread_mutex_lock(&g->lock);
-    const bool is = g->harm.is;
+    const bool is = g->harm.is, vain = g->away.vain;
     if (is) err_copy(why, &g->harm.why);
+    else if (vain) err_set(why, ERR_NODE_LOST, "%s", g->away.why.msg);
     pthread_mutex_unlock(&g->lock);
-    return is;
+    return is || vain;
 }

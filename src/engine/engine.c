@@ -257,6 +257,9 @@ static int open_parts(engine *g, err *e)
     if (!rc) rc = place_waiting(g, e);
     max = sizes_of(g);
     if (!rc) peers_look(g, true);
+    if (!rc) peers_greet(g);
+    if (!rc && g->asked.devices && !spares_apply(&g->spare, g->asked.devices, &g->served_by))
+        rc = err_set(e, ERR_MEMORY, "out of memory for the engine");
     if (!rc && g->cache.n_slot) rc = pages_open(&g->slots, g->cache.n_slot, e);
     for (uint32_t i = 0; i < p->n_group && !rc; i++) {
         rc = pages_open(&g->pages[i], g->cache.n_page[i], e);
@@ -459,6 +462,7 @@ void engine_end_steps(engine *g)
 void engine_close(engine *g)
 {
     if (!g) return;
+    peers_close(g);
     engine_end_steps(g);
     while (g->all) session_finish(g, g->all, FINISH_CANCELLED, NULL);
     sessions_free_gone(g);
@@ -470,6 +474,7 @@ void engine_close(engine *g)
     mem_free(g->peers);
     mem_free(g->peers_before);
     buf_free(&g->devices);
+    buf_free(&g->served_by);
     steps_close(&g->steps);
     tree_close(&g->names);
     mem_free(g->ready);

@@ -160,14 +160,16 @@ typedef struct engine_stats {
     uint64_t recoveries, recomputed_tokens; /* losses of nodes that were made good; tokens computed a second time */
     int in_flight;                          /* steps under way */
     bool away;                              /* a node is lost, and queries wait for it */
+    bool spare;                             /* a spare has the part of another node */
+    bool late;                              /* a step takes far longer than it should */
     int running, waiting;
     double kv_usage;                            /* of pages that queries hold, 0 … 1 */
     int64_t pages_used, pages_kept, pages_free; /* kept: nobody holds them, but they can be found again */
 } engine_stats;
 void engine_get_stats(engine *g, engine_stats *out);
 
-/* Why no query can be served for a while: a file of weights is not as it was when it was loaded (damage.h). From any
- * thread; why: NULL ok. */
+/* Why no query can be served for a while: a file of weights is not as it was when it was loaded (ERR_UNAVAILABLE:
+ * damage.h), or a node was waited for in vain (ERR_NODE_LOST). From any thread; why: NULL ok. */
 bool engine_unavailable(engine *g, err *why);
 
 /* A query that has not ended. */
@@ -183,8 +185,14 @@ typedef struct engine_slot {
 /* Fills at most `most`, newest first; from any thread. */
 int engine_slots(engine *g, engine_slot *out, int most);
 
-/* A node of --devices. */
-typedef enum { ENGINE_PEER_UP, ENGINE_PEER_AWAY, ENGINE_PEER_REFUSED } engine_peer_state;
+/* A node of --devices. Spares are greeted now and then: SPARE, it is there; DOWN, it is not. */
+typedef enum {
+    ENGINE_PEER_UP,
+    ENGINE_PEER_AWAY,
+    ENGINE_PEER_REFUSED,
+    ENGINE_PEER_SPARE,
+    ENGINE_PEER_DOWN
+} engine_peer_state;
 /* Bytes of messages by what they carry: what to do, rows, weights. */
 typedef struct engine_traffic {
     uint64_t step, data, weight;

@@ -56,14 +56,16 @@ struct engine {
     engine_options asked; /* with texts in `texts` */
     arena texts;
     cache_options cache;
-    spares spare; /* which alternatives of `asked.devices` are in use */
-    buf devices;  /* the list with these */
+    spares spare;  /* which alternatives of `asked.devices` are in use */
+    buf devices;   /* the list with these */
+    buf served_by; /* the list when all were there last */
     struct {
         bool is;
         double since, next; /* clock_now: of the loss, of the next attempt */
         double waited;      /* seconds, by losses before it since anything was generated */
         int losses;         /* those, this one too */
         uint64_t made;      /* tokens generated before the last of them */
+        bool vain;          /* --peer-wait is over: new queries are refused; written under the lock, as `why` */
         err why;
     } away;             /* devices of other processes are lost: there is no plan, and queries wait; recovery.c */
     damage harm;        /* of its files of weights */
@@ -90,10 +92,16 @@ struct engine {
     bool woken;
     uint64_t last_id;
     engine_stats stats;
+    double late_at;            /* clock_now from which on the step that is waited for is late; 0: none is */
     uint64_t noted;            /* times that slots_note was called */
     engine_peer *peers;        /* [n_peer] */
     engine_peer *peers_before; /* [n_peer] what was counted of connections that ended; of the engine thread */
     int n_peer;
+    struct {
+        pthread_t thread;
+        bool runs, stop; /* stop: under the lock */
+        pthread_cond_t woken;
+    } greets;        /* asks spares whether they are there */
     double peers_at; /* clock_now of the last look at them; of the engine thread */
 };
 
@@ -125,8 +133,10 @@ void recovery_go_on(engine *g);
 
 /* ---- peers.c */
 int peers_open(engine *g, err *e); /* the nodes that `asked.devices` names */
-void peers_part(engine *g);        /* their connections are about to be closed: keeps what was counted */
-void peers_lost(void *g);          /* one is lost: wakes the engine thread; from any thread */
+void peers_greet(engine *g);       /* starts to ask spares whether they are there */
+void peers_close(engine *g);
+void peers_part(engine *g); /* their connections are about to be closed: keeps what was counted */
+void peers_lost(void *g);   /* one is lost: wakes the engine thread; from any thread */
 /* Looks at them; now and then, unless something has happened. On the engine thread. */
 void peers_look(engine *g, bool now);
 

@@ -280,6 +280,7 @@ static void add_stats(engine *g, const engine_stats *did)
     st->preemptions = g->preemptions;
     keep_count(g, &st->disk_read, &st->disk_written);
     st->running = g->n_running;
+    st->spare = spares_any(&g->spare);
     st->in_flight = steps_under_way(&g->steps);
     slots_note(g);
     st->pages_used = used;
@@ -313,6 +314,16 @@ static void time_step(engine *g, const batch *b)
     g->step_began = now;
 }
 
+/* A step is waited for: when it counts as late. Half of the time after which a node counts as lost (net/leader.c). */
+static void note_late(engine *g, bool waits)
+{
+    const double least = 2.5, times = 4,
+                 expected = g->steps.rows[g->steps.collected % (uint64_t)g->steps.in_flight].st.expected;
+    pthread_mutex_lock(&g->lock);
+    g->late_at = !waits ? 0 : clock_now() + (times * expected > least ? times * expected : least);
+    pthread_mutex_unlock(&g->lock);
+}
+
 int engine_infer(engine *g, bool *more, err *e)
 {
     engine_stats did = {0};
@@ -340,7 +351,9 @@ int engine_infer(engine *g, bool *more, err *e)
     for (bool sent = !leaves; sent && !keep_waits(g);) sent = send_step(g);
     mem_guard("a step");
     bool any = steps_under_way(&g->steps) > 0;
+    if (any) note_late(g, true);
     const batch *b = any ? steps_collect(&g->steps, g->placed, &rc, &why) : NULL;
+    if (any) note_late(g, false);
     mem_unguard();
     if (b) time_step(g, b);
     const bool damaged = b && !rc && (rc = damage_check(g, &why));

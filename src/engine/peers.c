@@ -2,9 +2,11 @@
 #include "engine/engine_state.h"
 
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "net/leader.h"
+#include "net/peer.h"
 #include "plan/devices.h"
 
 #include <inttypes.h>
@@ -92,6 +94,8 @@ static void look_up(engine *g)
         snprintf(p->node, sizeof p->node, "%016" PRIx64, up[i].id);
     }
     for (engine_peer *p = g->peers; p < g->peers + g->n_peer; p++)
+        if (p->unused && p->state == ENGINE_PEER_UP) p->state = ENGINE_PEER_AWAY;
+    for (engine_peer *p = g->peers; p < g->peers + g->n_peer; p++)
         if (p->unused && !p->detail[0]) snprintf(p->detail, sizeof p->detail, "a spare, not in use");
 }
 
@@ -105,6 +109,77 @@ static void look_away(engine *g)
         p->state = g->away.why.code == ERR_IO ? ENGINE_PEER_AWAY : ENGINE_PEER_REFUSED;
         snprintf(p->detail, sizeof p->detail, "%.290s", g->away.why.msg + n + 2);
     }
+}
+
+/* ---- spares */
+
+#define GREET_EVERY 5.0 /* seconds */
+
+/* Asks one that is not in use whether it is there; what has changed is told in the log. */
+static void greet(engine *g, int i, const peer_self *self)
+{
+    char name[sizeof g->peers->name];
+    address at;
+    hello theirs;
+    err e = {0};
+    pthread_mutex_lock(&g->lock);
+    engine_peer *p = &g->peers[i];
+    const bool unused = p->unused;
+    memcpy(name, p->name, sizeof name);
+    pthread_mutex_unlock(&g->lock);
+    if (!unused) return;
+    int rc = address_parse(&at, name, false, &e);
+    if (!rc) rc = peer_look(&theirs, &at, self, &e);
+    pthread_mutex_lock(&g->lock);
+    const engine_peer_state before = p->state, now = rc ? ENGINE_PEER_DOWN : ENGINE_PEER_SPARE;
+    const bool still = p->unused;
+    if (still) {
+        p->state = now;
+        snprintf(p->detail, sizeof p->detail, "%.290s",
+                 rc ? e.msg + (strncmp(e.msg, name, strlen(name)) ? 0 : strlen(name) + 2) : "a spare, not in use");
+        if (!rc) snprintf(p->node, sizeof p->node, "%016" PRIx64, theirs.node);
+    }
+    pthread_mutex_unlock(&g->lock);
+    if (still && rc && before != now) log_line(LOG_WARN, "the spare %s does not answer: %s", name, e.msg);
+    if (still && !rc && before == ENGINE_PEER_DOWN) log_line(LOG_INFO, "the spare %s is there", name);
+}
+
+static void *greet_spares(void *arg)
+{
+    engine *g = arg;
+    peer_self self;
+    err e = {0};
+    if (peer_self_open(&self, g->asked.key_file, &e)) return NULL; /* told by whoever opens the leader */
+    self.patience = 1;
+    self.me.inexact = g->asked.exact && !strcmp(g->asked.exact, "off");
+    pthread_mutex_lock(&g->lock);
+    while (!g->greets.stop) {
+        pthread_mutex_unlock(&g->lock);
+        for (int i = 0; i < g->n_peer; i++) greet(g, i, &self);
+        const double until = clock_now() + GREET_EVERY;
+        pthread_mutex_lock(&g->lock);
+        while (!g->greets.stop && cond_wait(&g->greets.woken, &g->lock, until)) continue;
+    }
+    pthread_mutex_unlock(&g->lock);
+    return NULL;
+}
+
+void peers_greet(engine *g)
+{
+    cond_open(&g->greets.woken);
+    if (g->asked.key_file && g->asked.devices && strchr(g->asked.devices, '|'))
+        g->greets.runs = pthread_create(&g->greets.thread, NULL, greet_spares, g) == 0;
+}
+
+void peers_close(engine *g)
+{
+    if (!g->greets.runs) return;
+    pthread_mutex_lock(&g->lock);
+    g->greets.stop = true;
+    pthread_cond_broadcast(&g->greets.woken);
+    pthread_mutex_unlock(&g->lock);
+    pthread_join(g->greets.thread, NULL);
+    g->greets.runs = false;
 }
 
 void peers_look(engine *g, bool now)

@@ -212,5 +212,6 @@ void engine_get_stats(engine *g, engine_stats *out)
     pthread_mutex_lock(&g->lock);
     *out = g->stats;
     out->waiting = g->n_queued;
+    out->late = g->late_at > 0 && clock_now() > g->late_at;
     pthread_mutex_unlock(&g->lock);
 }

@@ -10,6 +10,7 @@
 #include "net/leader.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 /* Seconds between attempts; while there is nothing to do, a look at the queue. */
@@ -23,6 +24,14 @@ static void add_stats(engine *g, uint64_t recoveries)
     g->stats.away = g->away.is;
     g->stats.running = 0;
     g->stats.kv_usage = 0;
+    pthread_mutex_unlock(&g->lock);
+}
+
+static void set_why(engine *g, const err *why, bool vain)
+{
+    pthread_mutex_lock(&g->lock);
+    g->away.why = *why;
+    g->away.vain = vain;
     pthread_mutex_unlock(&g->lock);
 }
 
@@ -66,7 +75,7 @@ static void begin(engine *g, const err *why, bool lost)
     g->away.made = g->stats.generated_tokens;
     end_deadly(g, why);
     g->away.is = true;
-    g->away.why = *why;
+    set_why(g, why, false);
     g->away.since = now - g->away.waited;
     g->away.next = now + (g->away.losses > 1 ? AGAIN * (1 << (g->away.losses < 6 ? g->away.losses - 1 : 5)) : 0);
     sessions_free_gone(g);
@@ -120,6 +129,11 @@ static double least_wait(const engine *g)
 /* Ends queries that have waited long enough; all of them when waiting is of no use. */
 static void end_queries(engine *g, bool all)
 {
+    if (!g->away.vain && clock_now() - g->away.since >= g->asked.peer_wait) {
+        log_line(LOG_WARN, "%s: waited %.0f s in vain, new texts are refused until it is there again", g->away.why.msg,
+                 g->asked.peer_wait);
+        set_why(g, &g->away.why, true);
+    }
     const double now = clock_now();
     char text[ERR_MSG_MAX];
     snprintf(text, sizeof text, "%.400s (waited %.0f s)", g->away.why.msg, g->asked.peer_wait);
@@ -128,6 +142,23 @@ static void end_queries(engine *g, bool all)
         if (all || now >= wait_end(g, s)) session_finish(g, s, FINISH_ERROR, all ? g->away.why.msg : text);
     }
     sessions_free_gone(g);
+}
+
+/* A line for each node whose part another one has taken. */
+static void tell_spares(engine *g)
+{
+    buf now = {0};
+    if (!g->asked.devices || !spares_apply(&g->spare, g->asked.devices, &now)) return;
+    const char *a = buf_cstr(&g->served_by), *b = buf_cstr(&now);
+    while (a && *a && *b) {
+        const int n = (int)strcspn(a, ";&"), m = (int)strcspn(b, ";&");
+        if (n != m || strncmp(a, b, (size_t)n))
+            log_line(LOG_WARN, "%.*s takes the part of %.*s", (int)strcspn(b, "/;&"), b, (int)strcspn(a, "/;&"), a);
+        a += n + (a[n] != 0);
+        b += m + (b[m] != 0);
+    }
+    buf_free(&g->served_by);
+    g->served_by = now;
 }
 
 void recovery_go_on(engine *g)
@@ -143,6 +174,8 @@ void recovery_go_on(engine *g)
     int rc = engine_place(g, false, engine_patience(least_wait(g)), &e);
     if (!rc) {
         g->away.is = false;
+        set_why(g, &g->away.why, false);
+        tell_spares(g);
         g->away.waited = clock_now() - g->away.since;
         log_line(LOG_WARN, "all devices are there again");
         add_stats(g, 1);
@@ -152,7 +185,7 @@ void recovery_go_on(engine *g)
     engine_unplace(g);
     if (g->asked.devices && spares_turn(&g->spare, g->asked.devices, e.msg)) rc = ERR_IO; /* another one may do */
     const bool final = rc != ERR_IO && rc != ERR_BUSY && rc != ERR_CANCELLED && rc != ERR_UNAVAILABLE;
-    g->away.why = e;
+    set_why(g, &e, g->away.vain);
     g->away.next = clock_now() + AGAIN;
     peers_look(g, true);
     end_queries(g, final);

@@ -33,6 +33,13 @@ static span alternative(span s, int k)
     return s;
 }
 
+bool spares_any(const spares *s)
+{
+    bool any = false;
+    for (int i = 0; i < DEVICES_MAX; i++) any = any || s->of[i];
+    return any;
+}
+
 bool spares_apply(const spares *s, const char *list, buf *out)
 {
     const char *at = list;

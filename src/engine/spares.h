@@ -8,6 +8,8 @@ typedef struct spares {
     uint8_t of[DEVICES_MAX];
 } spares;
 
+/* Whether any position has another than its first. */
+bool spares_any(const spares *s);
 /* The list with the chosen alternatives alone. False: memory is short. */
 bool spares_apply(const spares *s, const char *list, buf *out);
 /* A message that begins with the address of a node, and ':' or a blank: positions that have it take their next

@@ -76,15 +76,12 @@ static void handle_version(server *s, exchange *x)
 
 enum { PEERS_MAX = 64 };
 
-/* Nodes that have some of the model; none: it is all here. */
-static void add_peers(engine *g, bool unavailable, json *root)
+/* Nodes that have some of the model; none: it is all here, or who asks may not know. */
+static void add_peers(engine *g, bool shown, json *root)
 {
-    static const char *const state[] = {"up", "away", "refused"};
+    static const char *const state[] = {"up", "away", "refused", "spare", "down"};
     engine_peer *all = mem_array(PEERS_MAX, sizeof *all);
-    const int n = all ? engine_peers(g, all, PEERS_MAX) : 0;
-    bool up = true;
-    for (int i = 0; i < n; i++) up = up && (all[i].unused || all[i].state == ENGINE_PEER_UP);
-    json_add_str(root, "status", unavailable ? "unavailable" : up ? "ok" : "degraded");
+    const int n = all && shown ? engine_peers(g, all, PEERS_MAX) : 0;
     json *list = n ? json_add_array(root, "peers") : NULL;
     for (int i = 0; i < n; i++) {
         json *one = json_add_object(list, NULL);
@@ -98,7 +95,9 @@ static void add_peers(engine *g, bool unavailable, json *root)
     mem_free(all);
 }
 
-/* 503 while the model loads, so that whoever starts the server can wait for 200, and while no query can be served. */
+/* 503 while the model loads, so that whoever starts the server can wait for 200, and while no query can be served. 200
+ * and "degraded": queries wait for a node, a spare serves, or a step takes too long. Where a key is asked for, who has
+ * none sees the status alone. */
 static void handle_health(server *s, exchange *x)
 {
     if (!atomic_load(&s->g)) {
@@ -107,8 +106,12 @@ static void handle_health(server *s, exchange *x)
         return;
     }
     const bool unavailable = engine_unavailable(s->g, NULL); /* the log says why */
+    engine_stats st;
+    engine_get_stats(s->g, &st);
+    const bool degraded = st.away || st.spare || st.late || !server_is_alive(s);
     json *root = json_new_object();
-    add_peers(s->g, unavailable, root);
+    json_add_str(root, "status", unavailable ? "unavailable" : degraded ? "degraded" : "ok");
+    add_peers(s->g, exchange_has_key(s, x), root);
     reply_json(x, unavailable ? 503 : 200, root);
     if (unavailable) exchange_add_header(x, "Retry-After", "1");
 }

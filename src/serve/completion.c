@@ -95,7 +95,11 @@ static bool add_top(choice *c, token_record *t, const token_event *ev)
 
 static void fail_job(job *j, const char *why)
 {
-    if (!j->failed) snprintf(j->error, sizeof j->error, "%s", why);
+    err e = {0};
+    if (j->failed) return;
+    server_query_error(j->srv, why, &e);
+    snprintf(j->error, sizeof j->error, "%s", e.msg);
+    j->error_code = e.code;
     j->failed = true;
 }
 
@@ -106,11 +110,10 @@ static void end_reply(job *j)
     bool live = stream_is_started(j->out);
     j->scratch.n = 0;
     const reply_form *form = j->req.reply;
-    const int status = j->failed && engine_unavailable(j->srv->g, NULL) ? 503 : 500;
+    const int status = j->failed ? err_http(j->error_code) : 500;
     if (j->failed && form && live) form->error(&j->scratch, status, j->error);
     else if (j->failed && live) buf_str(&j->scratch, "data: ");
-    if (j->failed && !(form && live))
-        error_text(&j->scratch, status, NULL, status == 503 ? "unavailable" : NULL, j->error);
+    if (j->failed && !(form && live)) error_text(&j->scratch, status, NULL, error_word(j->error_code), j->error);
     if (live && form) {
         if (form->done) buf_str(&j->scratch, "data: [DONE]\n\n");
     } else if (live) {

@@ -68,15 +68,18 @@ void reply_error(exchange *x, int status, const char *at, const char *code, cons
     (x->endpoint && x->endpoint->error ? x->endpoint->error : error_text)(&x->out, status, at, code, e.msg);
 }
 
+const char *error_word(int code)
+{
+    return code == ERR_BUSY          ? "queue_full"
+           : code == ERR_UNAVAILABLE ? "unavailable"
+           : code == ERR_NODE_LOST   ? "node_lost"
+                                     : NULL;
+}
+
 void reply_err(exchange *x, const char *at, const err *e)
 {
     int status = err_http(e->code);
-    reply_error(x, status, at,
-                e->code == ERR_BUSY          ? "queue_full"
-                : e->code == ERR_UNAVAILABLE ? "unavailable"
-                : status == 400              ? "invalid_value"
-                                             : NULL,
-                "%s", e->msg);
+    reply_error(x, status, at, status == 400 ? "invalid_value" : error_word(e->code), "%s", e->msg);
     if (status == 429 || status == 503) exchange_add_header(x, "Retry-After", "1");
 }
 
@@ -205,7 +208,7 @@ static bool is_foreign_host(const server *s, const char *host)
            !is_allowed_name(s->o->allow_host, host);
 }
 
-static bool has_key(server *s, exchange *x)
+bool exchange_has_key(server *s, exchange *x)
 {
     const char *key = key_of(x);
     char made[24];
@@ -341,7 +344,7 @@ bool exchange_admit(server *s, exchange *x)
         admit_options(x, cors);
         return false;
     }
-    if (!(x->endpoint && x->endpoint->open_to_all) && !has_key(s, x)) {
+    if (!(x->endpoint && x->endpoint->open_to_all) && !exchange_has_key(s, x)) {
         reply_error(x, 401, NULL, "invalid_api_key", "a valid key is needed: Authorization: Bearer KEY");
         exchange_add_header(x, "WWW-Authenticate", "Bearer");
         return false;

@@ -88,7 +88,11 @@ void reply_json(exchange *x, int status, json *j);
 /* {"error":{"message","type","param","code"}}; `at`: the field at fault ("param"); at and code NULL: null. */
 void reply_error(exchange *x, int status, const char *at, const char *code, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
+/* Whether it shows one of the server's keys; true where none are asked for. */
+bool exchange_has_key(struct server *s, exchange *x);
 /* The same from an error value: its HTTP status, its message. */
 void reply_err(exchange *x, const char *at, const err *e);
+/* "code" of an error value that is nobody's mistake; NULL: it has none. */
+const char *error_word(int code);
 /* The text of such an object, for errors inside a stream. */
 bool error_text(buf *out, int status, const char *at, const char *code, const char *message);

@@ -67,11 +67,7 @@ static void end_reply(pooled_job *j)
     int status = 200;
     if (j->failed.code) {
         status = err_http(j->failed.code);
-        error_text(&body, status, NULL,
-                   j->failed.code == ERR_BUSY          ? "queue_full"
-                   : j->failed.code == ERR_UNAVAILABLE ? "unavailable"
-                                                       : NULL,
-                   j->failed.msg);
+        error_text(&body, status, NULL, error_word(j->failed.code), j->failed.msg);
     } else if (!j->write(&body, j)) {
         status = 500;
         body.n = 0;
@@ -129,8 +125,7 @@ static bool on_result(void *ctx, const token_event *ev)
     if (ev->finish == FINISH_STOP && row)
         memcpy(j->results + (size_t)(in - j->in) * (size_t)j->width, row, (size_t)j->width * sizeof *row);
     else if (!j->failed.code)
-        err_set(&j->failed, engine_unavailable(j->srv->g, NULL) ? ERR_UNAVAILABLE : ERR_IO, "%s",
-                ev->error ? ev->error : "the server is shutting down");
+        server_query_error(j->srv, ev->error ? ev->error : "the server is shutting down", &j->failed);
     feed(j);
     bool over = is_over(j);
     pthread_mutex_unlock(&j->lock);

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "serve/exchange.h"
 
 #include <string.h>
@@ -149,10 +150,36 @@ int server_check_queue(const server *s, size_t n, err *e)
                        "%zu choices in one request are more than %zu: all places and the queue of %lld "
                        "(--max-queue)",
                        n, room, (long long)s->o->max_queue);
-    if (engine_unavailable(s->g, e)) return ERR_UNAVAILABLE;
+    err why = {0};
+    if (engine_unavailable(s->g, &why)) {
+        if (why.code == ERR_NODE_LOST) server_query_error(s, why.msg, e);
+        else err_copy(e, &why);
+        return why.code;
+    }
     engine_get_stats(s->g, &st);
     if ((size_t)st.running + (size_t)st.waiting + n <= room) return OK;
     return err_set(e, ERR_BUSY, "the queue is full (%d queries wait); try again later", st.waiting);
+}
+
+void server_query_error(const server *s, const char *text, err *e)
+{
+    enum { PEERS_MAX = 64 };
+    err why = {0};
+    engine_peer *all = mem_array(PEERS_MAX, sizeof *all);
+    const int n = all ? engine_peers(s->g, all, PEERS_MAX) : 0,
+              code = engine_unavailable(s->g, &why) ? why.code : ERR_IO;
+    err_set(e, code, "%s", text);
+    for (int i = 0; i < n; i++) {
+        const size_t name = strlen(all[i].name);
+        const char *more = strrchr(text, '(');
+        if (strncmp(text, all[i].name, name) || (text[name] != ':' && text[name] != ' ')) continue;
+        log_line(LOG_WARN, "a text ended: %s", text);
+        *e = (err){0};
+        err_set(e, ERR_NODE_LOST, "%s, which has a part of the model, is lost or refuses%s%s", all[i].name,
+                more ? " " : "", more ? more : "");
+        break;
+    }
+    mem_free(all);
 }
 
 bool server_is_alive(const server *s)

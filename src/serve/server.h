@@ -72,6 +72,9 @@ void server_close(server *s);
 /* Reads the keys again; the old ones stay where that fails. */
 int server_reload(server *s, err *e);
 
+/* The error of a query that has ended with this text, for its client: of a node its name, and no more of what it says.
+ */
+void server_query_error(const server *s, const char *text, err *e);
 /* ERR_BUSY when n more queries do not fit the queue now, ERR_USAGE when they never do, ERR_UNAVAILABLE while the engine
  * serves none. */
 int server_check_queue(const server *s, size_t n, err *e);
