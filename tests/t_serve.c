@@ -320,13 +320,15 @@ static void keys_are_asked_for(void **state)
     assert_int_equal(call("GET", "/v1/models", NULL), 200);
     keys_free(&srv.keys);
     f = fopen(path, "w");
-    fputs("first-key Team of Ann\nsecond\n", f);
+    fputs("first-key  # Team of Ann\nsecond\nwith a blank#1\n", f);
     fclose(f);
     assert_ok(keys_read(&srv.keys, path, &e), &e);
     char made[24];
     assert_string_equal(keys_name(&srv.keys, keys_find(&srv.keys, "first-key"), made), "Team of Ann");
     assert_string_equal(keys_name(&srv.keys, keys_find(&srv.keys, "second"), made), "key 2");
-    assert_int_equal(keys_find(&srv.keys, "first-key Team of Ann"), -1);
+    assert_int_equal(keys_find(&srv.keys, "first-key  # Team of Ann"), -1);
+    assert_int_equal(keys_find(&srv.keys, "with a blank#1"), 2); /* as before there were names */
+    assert_int_equal(keys_find(&srv.keys, "with"), -1);
     keys_free(&srv.keys);
     f = fopen(path, "w");
     fputs("# nothing\n", f);

@@ -29,7 +29,14 @@ static int add_key(key_list *out, span line, const char *path, err *e)
         return err_set(e, ERR_MEMORY, "%s: out of memory", path);
     }
     memcpy(copy, line.p, line.n);
-    copy[strcspn(copy, " \t")] = 0;
+    for (char *mark = copy; (mark = strchr(mark, '#')); mark++) {
+        if (mark == copy || !strchr(" \t", mark[-1])) continue;
+        *mark = ' ';
+        size_t end = (size_t)(mark - copy);
+        while (end && strchr(" \t", copy[end - 1])) end--;
+        copy[end] = 0;
+        break;
+    }
     out->key = p;
     out->key[out->n++] = copy;
     return OK;

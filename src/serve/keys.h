@@ -10,7 +10,7 @@ typedef struct key_list {
     size_t n, cap;
 } key_list;
 
-/* Reads one key per line, with a name behind a blank where it has one; blank lines and lines starting with '#' are
+/* Reads one key per line, with a name behind " #" where it has one; blank lines and lines starting with '#' are
  * ignored. ERR_USAGE when there is none. */
 int keys_read(key_list *out, const char *path, err *e);
 void keys_free(key_list *l);
