@@ -9,7 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PROTOCOL_MIN = 2, PROTOCOL_MAX = 2 };
+/* 2: PONGs tell how work goes on, DONE names rows at fault, DRAINING. Processes of 1 are served without these. */
+enum { PROTOCOL_MIN = 1, PROTOCOL_MAX = 2 };
 enum { LEASE_BYTES_MAX = 1 << 23 };
 
 enum { MSG_TO_NODE = 1, MSG_TO_LEADER = 2, MSG_BOTH = 3 }; /* leader: who dialled */

@@ -266,7 +266,7 @@ void node_drain(node *n)
     pthread_mutex_lock(&n->lock);
     n->drains = true;
     for (const guest *g = n->guests; g; g = g->next)
-        if (g->l && g->from < 0 && !lease_measures(g->l))
+        if (g->l && g->from < 0 && !lease_measures(g->l) && peer_hello(g->p)->protocol_max >= 2)
             peer_offer(g->p, PEER_CONTROL, &(frame_head){0, MSG_DRAINING, 0}, NULL);
     pthread_mutex_unlock(&n->lock);
 }

@@ -223,6 +223,10 @@ static void count(atomic_ullong *by_use, const frame_head *h)
 static void answer_sign(line *l, const uint8_t *payload)
 {
     uint8_t message[sizeof(double) + PROGRESS_BYTES];
+    if (l->of->theirs.protocol_max < 2) {
+        send_sign(l, &(frame_head){sizeof(double), MSG_PONG, 0}, payload);
+        return;
+    }
     progress mine = {.waits = PROGRESS_WAITS_NOT};
     if (l->of->use.tell) l->of->use.tell(l->of->use.ctx, &mine);
     memcpy(message, payload, sizeof(double));

@@ -184,6 +184,7 @@ void attempt_node(const attempt *t, const uint8_t *row, attempt_outcome *out)
     }
     kill(pid, SIGTERM);
     attempt_wait(pid, t, t->name, t->limit, out);
+    out->partial = !from; /* --new-key ends it at once */
     if (out->end == ATTEMPT_WELL && led.end != ATTEMPT_WELL) {
         out->end = led.end;
         snprintf(out->why, sizeof out->why, "its leader: %.600s", led.why);
