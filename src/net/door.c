@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,21 +17,30 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { STRANGERS = 512, HALVES = 64, EVENTS = 64, LINES = 16 /* of refusals, in a second */ };
+enum {
+    STRANGERS = 512, /* connections that have not shown the key */
+    PROVEN_MAX = 256,
+    HALVES = 64,
+    EVENTS = 64,
+    ACCEPTS = 64, /* in a row, before others are read */
+    LINES = 16,   /* of refusals, in a second */
+    BUCKETS = 256 /* of addresses */
+};
 static const double ENTER_SECONDS = 5;
 
 /* How far a connection is. */
-typedef enum { NEW, SHAKING, GREETING, HALF, STAGES } stage;
+typedef enum { NEW, SHAKING, PROVEN, GREETING, HALF, STAGES } stage;
 
 typedef struct guest {
     struct guest *before, *after; /* in the list of its stage, the oldest first */
     stage at;
     int fd;    /* NEW: the socket */
-    tls *c;    /* SHAKING */
+    tls *c;    /* SHAKING, PROVEN: its ClientHello shows that it has the key */
     frames *f; /* GREETING, HALF */
     hello *theirs;
     uint8_t token[HELLO_TOKEN]; /* HALF: that the bulk connection must show */
     double until;
+    uint8_t bucket; /* of its address */
     char from[TCP_NAME_MAX];
 } guest;
 
@@ -40,6 +50,7 @@ struct door {
     door_use use;
     guest list[STAGES]; /* heads of rings */
     int n[STAGES], strangers_max;
+    uint16_t of_bucket[BUCKETS]; /* strangers */
     pthread_t thread;
     atomic_ullong refused;
     double second; /* when the lines of refusals began to be counted */
@@ -48,11 +59,14 @@ struct door {
 
 /* ---- guests */
 
+static bool is_stranger(const guest *g) { return g->at == NEW || g->at == SHAKING; }
+
 static void guest_unlink(door *d, guest *g)
 {
     g->before->after = g->after;
     g->after->before = g->before;
     d->n[g->at]--;
+    d->of_bucket[g->bucket] -= is_stranger(g);
 }
 
 static void guest_enlist(door *d, guest *g, stage at)
@@ -64,6 +78,7 @@ static void guest_enlist(door *d, guest *g, stage at)
     head->before->after = g;
     head->before = g;
     d->n[at]++;
+    d->of_bucket[g->bucket] += is_stranger(g);
 }
 
 static void guest_move(door *d, guest *g, stage at)
@@ -188,9 +203,12 @@ static bool attend(door *d, guest *g)
     int rc = OK;
     if (g->at == HALF) rc = err_set(&e, ERR_FORMAT, "it ended or spoke before its bulk connection came");
     if (g->at == NEW) rc = open_tls(d, g, &e);
-    if (!rc && g->at == SHAKING) {
+    if (!rc && (g->at == SHAKING || g->at == PROVEN)) {
         rc = tls_shake(g->c, &e);
-        if (rc == TLS_WAIT_READ) return false;
+        if (rc == TLS_WAIT_READ) {
+            if (g->at == SHAKING && tls_knows(g->c)) guest_move(d, g, PROVEN);
+            return false;
+        }
         if (rc == TLS_WAIT_WRITE) rc = err_set(&e, ERR_IO, "it takes no reply");
         if (!rc) rc = open_frames(d, g, &e);
     }
@@ -207,19 +225,47 @@ static bool attend(door *d, guest *g)
     return false;
 }
 
-/* Too many that nobody knows: the oldest goes, first among those that have sent nothing. */
-static void make_room(door *d)
+/* IPv4 addresses, and networks of IPv6, which belong to one household. */
+static uint8_t bucket_of(const char *from)
 {
-    if (d->n[NEW]) refuse(d, d->list[NEW].after, "too many connections at once");
-    else if (d->n[SHAKING]) refuse(d, d->list[SHAKING].after, "too many connections at once");
+    char host[TCP_NAME_MAX];
+    uint8_t bytes[16] = {0};
+    const char *colon = strrchr(from, ':');
+    const bool v6 = *from == '[';
+    snprintf(host, sizeof host, "%.*s", (int)(colon ? colon - from - 2 * v6 : 0), from + v6);
+    if (inet_pton(v6 ? AF_INET6 : AF_INET, host, bytes) != 1) return 0;
+    uint32_t sum = 2166136261u;
+    for (int i = 0; i < (v6 ? 8 : 4); i++) sum = (sum ^ bytes[i]) * 16777619u;
+    return (uint8_t)(sum >> 24 ^ sum >> 8);
 }
 
-static void accept_all(door *d)
+static guest *oldest_of(door *d, stage at, int bucket)
+{
+    guest *g = d->list[at].after;
+    while (g != &d->list[at] && g->bucket != bucket) g = g->after;
+    return g == &d->list[at] ? NULL : g;
+}
+
+/* Too many that have not shown the key: of the address with most of them the oldest goes. Who has the key shows it in
+ * its first message, which is read as soon as it is there. */
+static void make_room(door *d)
+{
+    int most = 0;
+    for (int i = 1; i < BUCKETS; i++)
+        if (d->of_bucket[i] > d->of_bucket[most]) most = i;
+    guest *silent = oldest_of(d, NEW, most), *slow = oldest_of(d, SHAKING, most);
+    guest *g = !silent ? slow : !slow || silent->until <= slow->until ? silent : slow;
+    if (!g && d->n[PROVEN]) g = d->list[PROVEN].after;
+    if (g) refuse(d, g, "too many connections at once");
+}
+
+/* At most ACCEPTS, each of which is read at once; more make the next epoll_wait return. */
+static void accept_some(door *d)
 {
     char from[TCP_NAME_MAX];
-    for (;;) {
+    for (int n = 0; n < ACCEPTS; n++) {
         int fd = tcp_accept(d->listener, from);
-        if (fd < 0 && (errno == EMFILE || errno == ENFILE) && d->n[NEW] + d->n[SHAKING]) {
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE) && d->n[NEW] + d->n[SHAKING] + d->n[PROVEN]) {
             make_room(d);
             continue;
         }
@@ -229,12 +275,13 @@ static void accept_all(door *d)
             close(fd);
             continue;
         }
-        if (d->n[NEW] + d->n[SHAKING] >= d->strangers_max) make_room(d);
-        *g = (guest){.fd = fd, .until = clock_now() + ENTER_SECONDS};
+        if (d->n[NEW] + d->n[SHAKING] >= d->strangers_max || d->n[PROVEN] >= PROVEN_MAX) make_room(d);
+        *g = (guest){.fd = fd, .until = clock_now() + ENTER_SECONDS, .bucket = bucket_of(from)};
         memcpy(g->from, from, sizeof from);
         guest_enlist(d, g, NEW);
         if (epoll_ctl(d->events, EPOLL_CTL_ADD, fd, &(struct epoll_event){EPOLLIN | EPOLLRDHUP, {.ptr = g}}))
             refuse(d, g, strerror(errno));
+        else if (tcp_has_bytes(fd)) attend(d, g);
     }
 }
 
@@ -261,7 +308,7 @@ static void *run_door(void *arg)
             if (ready[i].data.ptr == d) knocks = true;
             else if (attend(d, ready[i].data.ptr)) break; /* the rest may name who is gone; what is left comes again */
         }
-        if (knocks) accept_all(d);
+        if (knocks) accept_some(d);
         expire(d);
     }
 }

@@ -170,6 +170,12 @@ int tcp_accept(int listener, char from[TCP_NAME_MAX])
     return fd;
 }
 
+bool tcp_has_bytes(int fd)
+{
+    char byte;
+    return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0;
+}
+
 void tcp_limit(int fd, double seconds)
 {
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &(unsigned){(unsigned)(seconds * 1000)}, sizeof(unsigned));

@@ -25,6 +25,7 @@ int tcp_dial(const address *a, double seconds, err *e);
 int tcp_listen(address *a, err *e);
 /* The next connection that waits, with the address of the other side; -1: none (errno says why). */
 int tcp_accept(int listener, char from[TCP_NAME_MAX]);
+bool tcp_has_bytes(int fd); /* or its end: a read would not wait */
 /* The connection ends when what was sent stays unacknowledged for so long. */
 void tcp_limit(int fd, double seconds);
 /* Waits until the socket can be read (or written), or until it is `until` (clock_now; 0: does not wait): then false. */

@@ -184,6 +184,8 @@ int tls_shake(tls *c, err *e)
     return c->in ? OK : err_set(e, ERR_MEMORY, "out of memory");
 }
 
+bool tls_knows(const tls *c) { return gnutls_handshake_get_last_out(c->session) == GNUTLS_HANDSHAKE_FINISHED; }
+
 int tls_recv(tls *c, span *record, err *e)
 {
     gnutls_datum_t data = {NULL, 0};

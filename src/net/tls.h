@@ -21,6 +21,8 @@ int tls_open(tls **out, int fd, bool server, const uint8_t key[KEY_BYTES], err *
 /* One step of the handshake. ERR_FORMAT: the key is not accepted, or the other side speaks something else; ERR_IO: the
  * connection ended. */
 int tls_shake(tls *c, err *e);
+/* Of the side that was dialled, while tls_shake waits: whether the first message of the other side showed the key. */
+bool tls_knows(const tls *c);
 /* The next record, valid until the next call; an empty one: the other side has ended the connection. */
 int tls_recv(tls *c, span *record, err *e);
 /* Sends p as one record, n <= TLS_RECORD. While it returns TLS_WAIT_WRITE it must be called again with the same. */
