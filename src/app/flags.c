@@ -3,6 +3,7 @@
 
 #include "app/flag_hints.h"
 #include "app/settings.h"
+#include "base/file.h"
 #include "base/mem.h"
 
 #include <stdio.h>
@@ -151,7 +152,7 @@ static void take_model_word(invocation *v, common_flags *common)
     const param *row = find_row(v, common, "model", false, &into),
                 *other = find_row(v, common, "spec", false, &of_spec);
     if (!row || row->path != PATH_MODEL || !other) return;
-    if (words && v->n_operand == 1 && !strstr(words, v->operand[0])) at = 0;
+    if (words && v->n_operand == 1 && !strstr(words, v->operand[0]) && file_exists(v->operand[0])) at = 0;
     const char **model = (const char **)((char *)into + row->offset);
     if (v->n_operand != at + 1 || *model || *(const char **)((char *)of_spec + other->offset)) return;
     *model = v->operand[at];
