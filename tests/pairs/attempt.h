@@ -27,6 +27,7 @@ struct attempt {
     const option *o;
     int n;
     double limit; /* seconds until a program hangs */
+    double end;   /* clock_now when rows are no longer begun, or made smaller; INFINITY: never */
 };
 
 /* The value of an option in a row, as its words; NULL: it is not given, or there is no such option. */

@@ -105,7 +105,7 @@ static int shrink(const attempt *t, uint8_t *row, row_test *holds)
     int left = 0;
     for (int i = 0; i < t->n; i++) left += row[i] != 0;
     for (int size = (left + 1) / 2; size > 0; size = size == 1 ? 0 : (size + 1) / 2)
-        for (int from = 0; from < t->n;) {
+        for (int from = 0; from < t->n && clock_now() < t->end;) {
             uint8_t less[COVER_OPTIONS_MAX];
             int taken = 0, i = from;
             memcpy(less, row, (size_t)t->n);
@@ -174,6 +174,7 @@ static bool learn(cover *c, const attempt *t, uint8_t *row, const cover_pick pai
         show(t, least, "is refused without any option");
         exit(1);
     }
+    if (clock_now() >= t->end) return false; /* it may not be the least */
     for (int i = 0; i < t->n; i++) {
         if (!least[i]) continue;
         if (n < COVER_REFUSAL_MAX) pick[n] = (cover_pick){i, least[i]};
@@ -243,8 +244,9 @@ static void show_progress(const attempt *t, const cover *c, int rows, int faults
 }
 
 /* Rows until all pairs have met, or until `end` (clock_now). How many faults. */
-static int try_rows(cover *c, const attempt *t, double end)
+static int try_rows(cover *c, attempt *t, double end)
 {
+    t->end = end;
     int rows = 0, faults = 0;
     uint8_t row[COVER_OPTIONS_MAX];
     cover_pick pair[2];
@@ -261,7 +263,7 @@ static int try_rows(cover *c, const attempt *t, double end)
 }
 
 /* All pairs of a command, or as many as the seconds allow (0: all). How many faults. */
-static int try_command(const attempt *t, double seconds)
+static int try_command(attempt *t, double seconds)
 {
     int n_values[COVER_OPTIONS_MAX], faults;
     cover c;
