@@ -55,10 +55,11 @@ static int check_memory(const dev *d, err *e)
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < d->p->n_weight; i++) bytes += d->held[i].own_bytes;
     if (bytes <= there) return OK;
-    return err_set(e, ERR_MEMORY,
-                   "the weights need %.1f MiB in memory (they are repacked at load), of which %.1f are free: --weights "
-                   "q8 or q4 may take less, and what `quantize` writes is used in its file",
-                   (double)bytes / mib, (double)there / mib);
+    return err_set(
+        e, ERR_MEMORY,
+        "the weights are repacked at load, which takes %.1f MiB of memory; %.1f MiB are free: --weights q8 or q4 "
+        "may take less, and a file that `quantize` wrote is used where it lies",
+        (double)bytes / mib, (double)there / mib);
 }
 
 int cpu_weights_end(dev *d, err *e)

@@ -10,7 +10,7 @@
 
 typedef struct reading {
     sample_params sample;
-    ban_list bans;
+    token_list bans;
     char said[2000]; /* on standard error */
 } reading;
 

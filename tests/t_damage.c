@@ -167,6 +167,15 @@ static engine *open_engine(const char *devices, bool digests)
     return g;
 }
 
+/* An engine on one device that has answered the first question. */
+static engine *open_answered(answer *to)
+{
+    setup_model();
+    engine *g = open_engine(NULL, true);
+    answer_one(g, 0, to);
+    return g;
+}
+
 static const struct {
     const char *name;
     void (*harm)(void), (*mend)(void);
@@ -216,9 +225,7 @@ static void test_harmless(void **unused)
     (void)unused;
     static void (*const what[])(void) = {lock_it, set_times, replace, remove_it};
     answer want;
-    setup_model();
-    engine *g = open_engine(NULL, true);
-    answer_one(g, 0, &want);
+    engine *g = open_answered(&want);
     for (size_t i = 0; i < sizeof what / sizeof *what; i++) {
         what[i]();
         expect_text(g, 0, &want, "harmless");
@@ -234,9 +241,7 @@ static void test_noticed(void **unused)
     (void)unused;
     static void (*const what[])(void) = {cut_half, cut_little, write_others_in_secret};
     answer want;
-    setup_model();
-    engine *g = open_engine(NULL, true);
-    answer_one(g, 0, &want);
+    engine *g = open_answered(&want);
     for (size_t i = 0; i < sizeof what / sizeof *what; i++) {
         what[i]();
         expect_state(g, true, path);

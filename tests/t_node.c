@@ -387,6 +387,15 @@ static void finish(engine *g)
     for (bool more = true; more;) assert_ok(engine_infer(g, &more, &e), &e);
 }
 
+static void expect_texts(const heard got[TEXTS], const heard want[TEXTS])
+{
+    for (int k = 0; k < TEXTS; k++) {
+        if (got[k].error[0]) fail_msg("text %d: %s", k, got[k].error);
+        assert_int_equal(got[k].n, want[k].n);
+        assert_memory_equal(got[k].ids, want[k].ids, (size_t)want[k].n * sizeof *want[k].ids);
+    }
+}
+
 static void comes_back(void **unused)
 {
     (void)unused;
@@ -499,11 +508,7 @@ static void spare(void **unused)
     finish(g);
     check_peers(g, 0, 2);
     engine_close(g);
-    for (int k = 0; k < TEXTS; k++) {
-        if (got[k].error[0]) fail_msg("text %d: %s", k, got[k].error);
-        assert_int_equal(got[k].n, want[k].n);
-        assert_memory_equal(got[k].ids, want[k].ids, (size_t)want[k].n * sizeof *want[k].ids);
-    }
+    expect_texts(got, want);
     nodes_close(&n);
 }
 
@@ -555,11 +560,7 @@ static void stands_still(void **unused)
     assert_true(took > 4 && took < 25);
     sem_post(&go_on);
     engine_close(g);
-    for (int k = 0; k < TEXTS; k++) {
-        if (got[k].error[0]) fail_msg("text %d: %s", k, got[k].error);
-        assert_int_equal(got[k].n, want[k].n);
-        assert_memory_equal(got[k].ids, want[k].ids, (size_t)want[k].n * sizeof *want[k].ids);
-    }
+    expect_texts(got, want);
     nodes_close(&n);
     sem_destroy(&go_on);
 }

@@ -60,22 +60,20 @@ static const struct {
     const char *words, *hint;
 } foreign[] = {
     {"chat", "`inferflow run -m MODEL` chats"},
-    {"generate complete completion-text", "`inferflow run -m MODEL -p TEXT` continues a text"},
+    {"generate|complete|completion-text", "`inferflow run -m MODEL -p TEXT` continues a text"},
     {"show", "`inferflow info -m MODEL` shows what a model is"},
-    {"pull push download", "nothing is downloaded here: -m takes a folder or file of this machine"},
-    {"list ls ps rm cp create stop models", "models are folders and files of this machine: -m MODEL takes one"},
-    {"start server api_server", "`inferflow serve -m MODEL` serves"},
-    {"benchmark llama-bench", "`inferflow bench -m MODEL` measures"},
+    {"pull|push|download", "nothing is downloaded here: -m takes a folder or file of this machine"},
+    {"list|ls|ps|rm|cp|create|stop|models", "models are folders and files of this machine: -m MODEL takes one"},
+    {"start|server|api_server", "`inferflow serve -m MODEL` serves"},
+    {"benchmark|llama-bench", "`inferflow bench -m MODEL` measures"},
     {"convert", "`inferflow export -m MODEL -o OUT` writes other formats; none is needed to run a model"},
-    {"worker rpc-server", "`inferflow node` lends this machine's devices"},
+    {"worker|rpc-server", "`inferflow node` lends this machine's devices"},
 };
 
 static const char *foreign_hint(const char *name)
 {
-    const size_t n = strlen(name);
-    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
-        for (const char *w = foreign[i].words; w; w = strchr(w, ' ') ? strchr(w, ' ') + 1 : NULL)
-            if (n && strcspn(w, " ") == n && memcmp(w, name, n) == 0) return foreign[i].hint;
+    for (size_t i = 0; *name && i < sizeof foreign / sizeof *foreign; i++)
+        if (param_words_have(foreign[i].words, span_str(name))) return foreign[i].hint;
     return NULL;
 }
 

@@ -27,15 +27,6 @@ const size_t allreduce_row_count = sizeof allreduce_rows / sizeof *allreduce_row
 
 /* ---- lists */
 
-/* The next word of a list with commas; after the last the list is NULL. */
-static bool next_word(const char **list, span *word)
-{
-    if (!*list) return false;
-    *word = span_of(*list, strcspn(*list, ","));
-    *list = (*list)[word->n] ? *list + word->n + 1 : NULL;
-    return true;
-}
-
 static int parse_bytes(span word, int64_t *n, err *e)
 {
     int64_t v;
@@ -139,9 +130,9 @@ static int each_one(const allreduce_options *o, const coll_test *with, visit *v,
 {
     span size, codec, algorithm;
     int rc = OK;
-    for (const char *sizes = o->bytes; next_word(&sizes, &size);)
-        for (const char *codecs = o->codec; next_word(&codecs, &codec);)
-            for (const char *algorithms = o->algorithm; next_word(&algorithms, &algorithm) && !rc;) {
+    for (const char *sizes = o->bytes; list_next(&sizes, &size);)
+        for (const char *codecs = o->codec; list_next(&codecs, &codec);)
+            for (const char *algorithms = o->algorithm; list_next(&algorithms, &algorithm) && !rc;) {
                 coll_test t = *with;
                 rc = parse_test(&t, algorithm, codec, size, e);
                 if (!rc && t.reps) rc = v->one(v, &t, e);

@@ -1,6 +1,8 @@
 /* flag_hints.c - see flag_hints.h. The flags are those of llama.cpp, by its `--help`, and of vLLM. */
 #include "app/flag_hints.h"
 
+#include "base/param.h"
+
 #include <stddef.h>
 #include <string.h>
 
@@ -11,44 +13,43 @@ static const char no_gpu[] = "it is for GPUs: this build has no GPU devices; lea
                   no_hub[] = "models are read from this machine: --model PATH";
 
 static const flag_hint hints[] = {
-    {"-ngl --gpu-layers --n-gpu-layers -ngld -mg --main-gpu -sm --split-mode -ts --tensor-split --no-gpu", NULL,
+    {"-ngl|--gpu-layers|--n-gpu-layers|-ngld|-mg|--main-gpu|-sm|--split-mode|-ts|--tensor-split|--no-gpu", NULL,
      no_gpu},
-    {"--cpu-moe -cmoe --n-cpu-moe -ncmoe -nkvo --no-kv-offload --gpu-memory-utilization", NULL, no_gpu},
-    {"--tensor-parallel-size -tp", NULL, "--devices 'cpu:1&cpu:1' divides every layer over two devices"},
-    {"--pipeline-parallel-size -pp", NULL, "--devices 'cpu:1;cpu:1' gives each of two devices some of the layers"},
-    {"--data-parallel-size -dp", NULL, "one server runs all requests in common steps; start several for more"},
-    {"--lora --lora-scaled --lora-base --enable-lora --lora-modules --adapter", NULL,
+    {"--cpu-moe|-cmoe|--n-cpu-moe|-ncmoe|-nkvo|--no-kv-offload|--gpu-memory-utilization", NULL, no_gpu},
+    {"--tensor-parallel-size|-tp", NULL, "--devices 'cpu:1&cpu:1' divides every layer over two devices"},
+    {"--pipeline-parallel-size|-pp", NULL, "--devices 'cpu:1;cpu:1' gives each of two devices some of the layers"},
+    {"--data-parallel-size|-dp", NULL, "one server runs all requests in common steps; start several for more"},
+    {"--lora|--lora-scaled|--lora-base|--enable-lora|--lora-modules|--adapter", NULL,
      "adapters are not read: merge them into the weights first"},
-    {"--mmproj --image --audio", NULL, "models of text alone run here"},
-    {"--enable-prefix-caching --enable-chunked-prefill", NULL, always},
-    {"--speculative-config --speculative-model -md --model-draft", "draft", NULL},
-    {"-mu --model-url", NULL, no_hub},
-    {"--swap-space --cpu-offload-gb --enforce-eager --trust-remote-code", NULL, always},
-    {"-cnv --conversation -no-cnv --no-conversation -i --interactive -if --interactive-first", NULL, converses},
-    {"-sys --system-prompt", "system", NULL},
-    {"--jinja -fa --flash-attn --mmap --no-mmap --mlock -cb --cont-batching --no-warmup", NULL, always},
-    {"-hf -hfr --hf-repo --hf-file --hf-token", NULL, no_hub},
-    {"-r --reverse-prompt", "stop", NULL},
+    {"--mmproj|--image|--audio", NULL, "models of text alone run here"},
+    {"--enable-prefix-caching|--enable-chunked-prefill", NULL, always},
+    {"--speculative-config|--speculative-model|-md|--model-draft", "draft", NULL},
+    {"-mu|--model-url", NULL, no_hub},
+    {"--swap-space|--cpu-offload-gb|--enforce-eager|--trust-remote-code", NULL, always},
+    {"-cnv|--conversation|-no-cnv|--no-conversation|-i|--interactive|-if|--interactive-first", NULL, converses},
+    {"-sys|--system-prompt", "system", NULL},
+    {"--jinja|-fa|--flash-attn|--mmap|--no-mmap|--mlock|-cb|--cont-batching|--no-warmup", NULL, always},
+    {"-hf|-hfr|--hf-repo|--hf-file|--hf-token", NULL, no_hub},
+    {"-r|--reverse-prompt", "stop", NULL},
     {"-s", "seed", NULL},
-    {"--n-predict --predict --max-new-tokens", "max-tokens", NULL},
-    {"--ctx-size --max-model-len", "ctx", NULL},
-    {"-b -ub --batch-size --ubatch-size --max-num-batched-tokens", "chunk", NULL},
-    {"-np --parallel --max-num-seqs", "max-batch", NULL},
-    {"-ctk -ctv --cache-type-k --cache-type-v --kv-cache-dtype", "kv", NULL},
-    {"-tb --threads-batch", "threads", NULL},
-    {"-dev --device", "devices", NULL},
+    {"--n-predict|--predict|--max-new-tokens", "max-tokens", NULL},
+    {"--ctx-size|--max-model-len", "ctx", NULL},
+    {"-b|-ub|--batch-size|--ubatch-size|--max-num-batched-tokens", "chunk", NULL},
+    {"-np|--parallel|--max-num-seqs", "max-batch", NULL},
+    {"-ctk|-ctv|--cache-type-k|--cache-type-v|--kv-cache-dtype", "kv", NULL},
+    {"-tb|--threads-batch", "threads", NULL},
+    {"-dev|--device", "devices", NULL},
     {"--dtype", "weights", NULL},
     {"--served-model-name", "alias", NULL},
     {"--api-key", "api-key-file", NULL},
-    {"--ssl-cert-file --ssl-certfile", "tls-cert", NULL},
-    {"--ssl-key-file --ssl-keyfile", "tls-key", NULL},
+    {"--ssl-cert-file|--ssl-certfile", "tls-cert", NULL},
+    {"--ssl-key-file|--ssl-keyfile", "tls-key", NULL},
 };
 
 const flag_hint *flag_hint_find(const char *flag)
 {
-    size_t n = strcspn(flag, "=");
-    for (size_t i = 0; i < sizeof hints / sizeof *hints; i++)
-        for (const char *f = hints[i].flags; f; f = strchr(f, ' ') ? strchr(f, ' ') + 1 : NULL)
-            if (strcspn(f, " ") == n && memcmp(f, flag, n) == 0) return &hints[i];
+    const span name = span_of(flag, strcspn(flag, "="));
+    for (size_t i = 0; name.n && i < sizeof hints / sizeof *hints; i++)
+        if (param_words_have(hints[i].flags, name)) return &hints[i];
     return NULL;
 }

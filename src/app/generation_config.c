@@ -4,74 +4,24 @@
 
 #include "base/buf.h"
 #include "base/log.h"
-#include "base/mem.h"
 
 #include <stdio.h>
 #include <string.h>
 
 /* Read here, or with the model (start and end tokens); or of no effect on which tokens come: what a call returns, how
  * it computes, which library wrote the file, lengths that requests here always have. */
-static const char *const known[] = {"do_sample",
-                                    "temperature",
-                                    "top_k",
-                                    "top_p",
-                                    "min_p",
-                                    "typical_p",
-                                    "repetition_penalty",
-                                    "bad_words_ids",
-                                    "suppress_tokens",
-                                    "bos_token_id",
-                                    "eos_token_id",
-                                    "pad_token_id",
-                                    "decoder_start_token_id",
-                                    "forced_bos_token_id",
-                                    "max_length",
-                                    "max_new_tokens",
-                                    "max_time",
-                                    "use_cache",
-                                    "cache_implementation",
-                                    "cache_config",
-                                    "return_legacy_cache",
-                                    "prefill_chunk_size",
-                                    "num_return_sequences",
-                                    "output_attentions",
-                                    "output_hidden_states",
-                                    "output_scores",
-                                    "output_logits",
-                                    "return_dict_in_generate",
-                                    "token_healing",
-                                    "low_memory",
-                                    "is_assistant",
-                                    "num_assistant_tokens",
-                                    "num_assistant_tokens_schedule",
-                                    "assistant_confidence_threshold",
-                                    "prompt_lookup_num_tokens",
-                                    "max_matching_ngram_size",
-                                    "assistant_early_exit",
-                                    "assistant_lookbehind",
-                                    "target_lookbehind",
-                                    "compile_config",
-                                    "disable_compile",
-                                    "continuous_batching_config",
-                                    "generation_kwargs",
-                                    "transformers_version",
-                                    "_from_model_config",
-                                    "chat_format",
-                                    "max_window_size",
-                                    "trust_remote_code",
-                                    "use_mrope",
-                                    "architectures",
-                                    "model_type",
-                                    "torch_dtype",
-                                    "dtype",
-                                    "remove_invalid_values",
-                                    "custom_generate",
-                                    "_commit_hash",
-                                    "_original_object_hash",
-                                    "transformers_weights",
-                                    "user_token_id",
-                                    "assistant_token_id",
-                                    "system_token_id"};
+static const char known[] =
+    "do_sample|temperature|top_k|top_p|min_p|typical_p|repetition_penalty|bad_words_ids|suppress_tokens|"
+    "bos_token_id|eos_token_id|pad_token_id|decoder_start_token_id|forced_bos_token_id|max_length|"
+    "max_new_tokens|max_time|use_cache|cache_implementation|cache_config|return_legacy_cache|"
+    "prefill_chunk_size|num_return_sequences|output_attentions|output_hidden_states|output_scores|"
+    "output_logits|return_dict_in_generate|token_healing|low_memory|is_assistant|num_assistant_tokens|"
+    "num_assistant_tokens_schedule|assistant_confidence_threshold|prompt_lookup_num_tokens|"
+    "max_matching_ngram_size|assistant_early_exit|assistant_lookbehind|target_lookbehind|compile_config|"
+    "disable_compile|continuous_batching_config|generation_kwargs|transformers_version|"
+    "_from_model_config|chat_format|max_window_size|trust_remote_code|use_mrope|architectures|model_type|"
+    "torch_dtype|dtype|remove_invalid_values|custom_generate|_commit_hash|_original_object_hash|"
+    "transformers_weights|user_token_id|assistant_token_id|system_token_id";
 
 /* Those that change texts, which is told unless they have this value. */
 static const struct {
@@ -94,13 +44,6 @@ static const struct {
                 {"renormalize_logits", 0},
                 {"guidance_scale", 1}};
 
-static bool is_known(const char *key)
-{
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(known[i], key) == 0) return true;
-    return false;
-}
-
 /* Null, false, empty, or the value of transformers that changes nothing. */
 static bool changes_nothing(const json *v)
 {
@@ -113,27 +56,20 @@ static bool changes_nothing(const json *v)
     return type == JSON_BOOL && !json_bool(v, true);
 }
 
-static bool add_number(ban_list *to, int64_t v)
+static bool add_number(token_list *to, const json *v)
 {
-    void *p = to->id;
-    if (v < INT32_MIN || v > INT32_MAX || !mem_grow(&p, &to->cap, to->n + 1, sizeof *to->id)) return false;
-    to->id = p;
-    to->id[to->n++] = (int32_t)v;
-    return true;
+    int64_t id;
+    return json_int64(v, &id) && id >= INT32_MIN && id <= INT32_MAX && token_list_add(to, (int32_t)id);
 }
 
 /* One sequence: a list of ids, or an id. */
-static bool add_sequence(ban_list *to, const json *v)
+static bool add_sequence(token_list *to, const json *v)
 {
     const size_t at = to->n;
-    int64_t id;
-    bool good = add_number(to, 0);
-    if (json_type(v) == JSON_ARRAY) {
-        for (const json *m = json_first(v); m && good; m = json_next(m))
-            good = json_int64(m, &id) && add_number(to, id);
-    } else {
-        good = good && json_int64(v, &id) && add_number(to, id);
-    }
+    bool good = token_list_add(to, 0); /* its length */
+    if (json_type(v) == JSON_ARRAY)
+        for (const json *m = json_first(v); m && good; m = json_next(m)) good = add_number(to, m);
+    else good = good && add_number(to, v);
     good = good && to->n > at + 1;
     if (good) to->id[at] = (int32_t)(to->n - at - 1);
     else to->n = at;
@@ -141,12 +77,14 @@ static bool add_sequence(ban_list *to, const json *v)
 }
 
 /* A list of sequences, or of ids. False: something else. */
-static bool add_sequences(ban_list *to, const json *v)
+static bool add_sequences(token_list *to, const json *v)
 {
     bool good = json_type(v) == JSON_ARRAY;
     for (const json *m = good ? json_first(v) : NULL; m; m = json_next(m)) good = add_sequence(to, m) && good;
     return good || json_type(v) == JSON_NULL;
 }
+
+static void add_name(buf *names, const char *name) { buf_printf(names, "%s%.60s", names->n ? ", " : "", name); }
 
 static void read_sampling(const json *file, const char *where, sample_params *to, buf *wrong)
 {
@@ -159,20 +97,19 @@ static void read_sampling(const json *file, const char *where, sample_params *to
         err why = {0};
         if (json_type(value) == JSON_NULL) continue;
         if (json_type(value) != JSON_NUMBER || param_set_number(row, to, json_num(value, 0), where, &why))
-            buf_printf(wrong, "%s%s", wrong->n ? ", " : "", keys[i]);
+            add_name(wrong, keys[i]);
     }
 }
 
-void generation_config_read(const json *file, const char *where, sample_params *to, ban_list *bans)
+void generation_config_read(const json *file, const char *where, sample_params *to, token_list *bans)
 {
     buf wrong = {0}, left = {0};
     read_sampling(file, where, to, &wrong);
     static const char *const lists[] = {"bad_words_ids", "suppress_tokens"};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        if (!add_sequences(bans, json_get(file, lists[i]))) buf_printf(&wrong, "%s%s", wrong.n ? ", " : "", lists[i]);
+        if (!add_sequences(bans, json_get(file, lists[i]))) add_name(&wrong, lists[i]);
     for (const json *m = json_first(file); m; m = json_next(m))
-        if (!is_known(json_key(m)) && !changes_nothing(m))
-            buf_printf(&left, "%s%.60s", left.n ? ", " : "", json_key(m));
+        if (!param_words_have(known, span_str(json_key(m))) && !changes_nothing(m)) add_name(&left, json_key(m));
     if (wrong.n) log_line(LOG_WARN, "%s: of a wrong type or out of range, ignored: %.400s", where, buf_cstr(&wrong));
     if (left.n) log_line(LOG_WARN, "%s: not followed: %.400s", where, buf_cstr(&left));
     buf_free(&wrong);

@@ -54,7 +54,7 @@ const char *settings_sampled_model(spec *over, const invocation *v)
 
 void settings_of_model(const char *path, const invocation *v)
 {
-    static ban_list bans; /* the engine copies them */
+    static token_list bans; /* the engine copies them */
     sample_params *to = options_of(v, sample_param_rows);
     engine_options *o = options_of(v, engine_param_rows);
     char where[300];

@@ -9,10 +9,10 @@
 int settings_open(spec **out, const invocation *v, err *e);
 /* The model's path by flag or spec, where the command samples; NULL: it does not, or the built-in model runs. */
 const char *settings_sampled_model(spec *over, const invocation *v);
-/* Sets sampling options by the model's generation_config.json, where it has one, as transformers reads it: do_sample
- * false is temperature 0; temperature, top_k, top_p, min_p and typical_p count where do_sample is true,
- * repetition_penalty always. Its bad_words_ids and suppress_tokens hold for all texts of the engine. What is not
- * followed, and what is out of range, is named in a warning. */
+/* Reads the model's generation_config.json, where it has one, as transformers does: do_sample false sets temperature 0;
+ * temperature, top_k, top_p, min_p and typical_p count where do_sample is true, repetition_penalty always. Its
+ * bad_words_ids and suppress_tokens hold for all texts of the engine. Warnings name what is not followed or out of
+ * range. */
 void settings_of_model(const char *path, const invocation *v);
 /* The strategy of the sampling options; NULL: none, or the command does not sample. */
 const char *settings_strategy(const invocation *v);

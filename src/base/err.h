@@ -15,7 +15,7 @@
     X(ERR_NOT_FOUND, -7, 404, "no such model, file, key or tensor")                                                    \
     X(ERR_BUSY, -8, 429, "no room now: try again later")                                                               \
     X(ERR_CANCELLED, -9, 499, "the caller went away")                                                                  \
-    X(ERR_UNAVAILABLE, -10, 503, "what it takes is not whole, or not there, for a while: a file of weights")           \
+    X(ERR_UNAVAILABLE, -10, 503, "a file of weights is missing or changed; the request may succeed later")             \
     X(ERR_NODE_LOST, -11, 503, "a node that has a part of the model is gone, and was waited for in vain")
 
 enum {

@@ -149,11 +149,16 @@ int file_map(file_mapping **out, const char *path, err *e)
 
 span file_bytes(const file_mapping *m) { return span_of(m->base, m->bytes); }
 
+static bool is_marked(const file_mapping *m) { return m->slot >= 0 && atomic_load(&live[m->slot].torn); }
+
+/* Then the end of a page that is left reads as zeros, without a signal. */
+static bool is_short(const file_mapping *m, const struct stat *now) { return (uint64_t)now->st_size < m->bytes; }
+
 bool file_torn(const file_mapping *m)
 {
     struct stat now;
-    if (m->slot >= 0 && atomic_load(&live[m->slot].torn)) return true;
-    return fstat(m->fd, &now) != 0 || (uint64_t)now.st_size < m->bytes; /* the end of a page that is left reads as 0 */
+    if (is_marked(m)) return true;
+    return fstat(m->fd, &now) != 0 || is_short(m, &now);
 }
 
 static bool same_time(struct timespec a, struct timespec b) { return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec; }
@@ -162,7 +167,7 @@ file_state file_look(file_mapping *m)
 {
     struct stat now;
     const struct stat *was = &m->seen;
-    if (file_torn(m) || fstat(m->fd, &now) != 0) return FILE_TORN;
+    if (is_marked(m) || fstat(m->fd, &now) != 0 || is_short(m, &now)) return FILE_TORN;
     if (now.st_size != was->st_size || !same_time(now.st_mtim, was->st_mtim)) return FILE_WRITTEN;
     if (same_time(now.st_ctim, was->st_ctim)) return FILE_SAME;
     const bool named = now.st_nlink != was->st_nlink || now.st_mode != was->st_mode || now.st_uid != was->st_uid ||

@@ -22,8 +22,9 @@ span file_bytes(const file_mapping *m);
 bool file_torn(const file_mapping *m);
 void file_unmap(file_mapping *m);
 
-/* The file beside what it was when it was mapped or restored. TOUCHED: somebody set its times, so that it may have been
- * written to before; said once. New names, rights and owners are no change. One thread at a time. */
+/* Compares the file with what it was when it was mapped or restored. FILE_TOUCHED: its times were set, which may hide
+ * that it was written to; one call says so, the next ones FILE_SAME. New names, rights and owners are no change. One
+ * thread at a time. */
 typedef enum { FILE_SAME, FILE_TOUCHED, FILE_WRITTEN, FILE_TORN } file_state;
 file_state file_look(file_mapping *m);
 /* Maps what `path` is now at the same addresses, without a mark: whether it holds the same bytes the caller has to see.
@@ -45,7 +46,7 @@ void file_release(const void *p, size_t n);
 
 /* Reads a whole file of at most `max` bytes (a larger one: ERR_LIMIT). "-" reads standard input. */
 int file_read(buf *out, const char *path, size_t max, err *e);
-/* The same of a file that belongs to a model: FIFOs, devices and folders are refused (ERR_IO), never waited for. */
+/* As file_read, for files that belong to a model: FIFOs, devices and folders are refused (ERR_IO), never waited for. */
 int file_read_regular(buf *out, const char *path, size_t max, err *e);
 
 /* Warns, once a file, where others than its owner may read a key. */
@@ -62,7 +63,7 @@ char *file_dir(const char *path);
  * drops it. A link is kept and its target replaced; devices and pipes are written directly. */
 typedef struct file_out file_out;
 int file_create(file_out **out, const char *path, err *e);
-/* The same of a file that only its owner may read and write: what texts were about. */
+/* As file_create, for files that show what texts were about: only the owner may read and write them. */
 int file_create_private(file_out **out, const char *path, err *e);
 int file_write(file_out *f, const void *p, size_t n, err *e);
 /* Says how large the file will be. ERR_IO when the disk has no room for that. */

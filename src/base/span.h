@@ -1,4 +1,4 @@
-/* span.h - a run of bytes that somebody else owns, and a cursor that cannot leave it.
+/* span.h - a run of bytes that somebody else owns, the items of a list, and a cursor that cannot leave its bytes.
  *
  * Every parser of outside data reads through a cursor: little-endian numbers, byte runs, "is there room for n
  * records of at least m bytes". A read past the end sets `bad`, returns zeros, and stays bad; parsers check once per
@@ -22,6 +22,19 @@ static inline bool span_starts(span a, const char *s)
 {
     size_t n = strlen(s);
     return a.n >= n && memcmp(a.p, s, n) == 0;
+}
+
+/* The next item of a list with commas, without the blanks around it; false behind the last. *list moves on, to NULL
+ * after the last item; a list of NULL has none, an empty one an empty item. */
+static inline bool list_next(const char **list, span *item)
+{
+    if (!*list) return false;
+    const char *from = *list + strspn(*list, " ");
+    size_t n = strcspn(from, ",");
+    *list = from[n] ? from + n + 1 : NULL;
+    while (n && from[n - 1] == ' ') n--;
+    *item = span_of(from, n);
+    return true;
 }
 
 static inline bool str_ends(const char *s, const char *end)

@@ -244,7 +244,7 @@ void beam_take(engine *g, session *s, const float *logits, uint64_t *made)
         return;
     }
     if (logits_have_nan(logits, g->info.n_vocab)) {
-        session_finish(g, first, FINISH_ERROR, "the model computed no finite logit for this text");
+        session_end_not_finite(g, first, "logit");
         return;
     }
     while (b->member[which] != s) which++;

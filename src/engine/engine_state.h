@@ -251,6 +251,8 @@ void session_end(engine *g, session *s);
 void sessions_free_gone(engine *g);
 /* Delivers an event that ends the query, then session_end. */
 void session_finish(engine *g, session *s, finish_reason why, const char *error);
+/* The same with an error: the model gave no finite `what` ("logit"). */
+void session_end_not_finite(engine *g, session *s, const char *what);
 
 /* ---- fill.c: on the engine thread */
 /* Guesses for the sessions that generate, together at most half of a chunk. */

@@ -10,19 +10,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Ends a query that got no finite `what`. */
-static void end_not_finite(engine *g, session *s, const char *what)
-{
-    char why[100];
-    snprintf(why, sizeof why, "the model computed no finite %s for this text", what);
-    session_finish(g, s, FINISH_ERROR, why);
-}
-
 /* Log-probability of the prompt token after `pos`. False: the query is over. */
 static bool score_prompt(engine *g, session *s, int64_t pos, const float *logits)
 {
     if (logits_have_nan(logits, g->info.n_vocab)) {
-        end_not_finite(g, s, "logit");
+        session_end_not_finite(g, s, "logit");
         return true; /* it has ended already */
     }
     int32_t id = s->ids[pos + 1], n = s->q.n_logprobs > 0 ? s->q.n_logprobs : 0;
@@ -46,7 +38,7 @@ static void generate(engine *g, session *s, int k, const float *logits, const be
         return;
     }
     if (id < 0 || !isfinite(s->greedy ? best->value : logits[id])) {
-        end_not_finite(g, s, "logit");
+        session_end_not_finite(g, s, "logit");
         return;
     }
     int64_t index = s->n_ids - s->n_prompt;
@@ -95,7 +87,7 @@ static void deliver_pooled(engine *g, session *s, int32_t at)
     if (g->info.n_pooled) ev.pooled = plan_result(g->placed, ENTRY_POOL) + (int64_t)at * g->info.n_pooled;
     if (g->info.n_score) ev.scores = plan_result(g->placed, ENTRY_SCORES) + (int64_t)at * g->info.n_score;
     if (!all_finite(ev.pooled, g->info.n_pooled) || !all_finite(ev.scores, g->info.n_score)) {
-        end_not_finite(g, s, "numbers");
+        session_end_not_finite(g, s, "numbers");
         return;
     }
     if (s->q.on_token) s->q.on_token(s->q.ctx, &ev);

@@ -60,20 +60,26 @@ static void add_form(json *to, grammar *form)
     buf_free(&text);
 }
 
+/* Sequences, each as its length, then its ids. */
+static void add_sequences(json *list, const int32_t *of, int32_t n)
+{
+    for (int32_t i = 0; i < n; i += of[i] + 1) add_ids(list, NULL, of + i + 1, (size_t)of[i]);
+}
+
 static void add_params(json *to, const engine *g, const query *q)
 {
     query cut = *q;
-    const int64_t room = engine_describe(g)->ctx - (int64_t)q->n_ids;
+    const engine_info *of = engine_describe(g);
+    const int64_t room = of->ctx - (int64_t)q->n_ids;
     if (cut.max_tokens > room) cut.max_tokens = room;
     param_json(sample_param_rows, sample_param_count, &q->sample, to);
     param_json(own_rows, own_count, &cut, to);
     if (q->n_stop_ids) add_ids(to, "stop_token_ids", q->stop_ids, (size_t)q->n_stop_ids);
-    if (q->n_allowed) add_allowed(json_add_array(to, "allowed_token_ids"), q, engine_describe(g)->n_vocab);
+    if (q->n_allowed) add_allowed(json_add_array(to, "allowed_token_ids"), q, of->n_vocab);
     if (q->constraint) add_form(to, q->constraint);
-    json *bad = q->n_bad || engine_describe(g)->n_bans ? json_add_array(to, "bad_words_ids") : NULL;
-    for (int32_t i = 0; i < q->n_bad; i += q->bad[i] + 1) add_ids(bad, NULL, q->bad + i + 1, (size_t)q->bad[i]);
-    for (int32_t i = 0; i < engine_describe(g)->n_bans; i += engine_describe(g)->bans[i] + 1) /* the model's own */
-        add_ids(bad, NULL, engine_describe(g)->bans + i + 1, (size_t)engine_describe(g)->bans[i]);
+    json *bad = q->n_bad || of->n_bans ? json_add_array(to, "bad_words_ids") : NULL;
+    add_sequences(bad, q->bad, q->n_bad);
+    add_sequences(bad, of->bans, of->n_bans); /* the model's own */
     json *bias = q->n_bias ? json_add_object(to, "logit_bias") : NULL;
     for (int32_t i = 0; i < q->n_bias; i++) {
         char id[12];

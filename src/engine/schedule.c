@@ -126,6 +126,13 @@ void session_finish(engine *g, session *s, finish_reason why, const char *error)
     session_end(g, s);
 }
 
+void session_end_not_finite(engine *g, session *s, const char *what)
+{
+    char why[100];
+    snprintf(why, sizeof why, "the model computed no finite %s for this text", what);
+    session_finish(g, s, FINISH_ERROR, why);
+}
+
 /* New sessions join the queue, paused ones leave their place, cancelled ones end. */
 void schedule_accept(engine *g)
 {

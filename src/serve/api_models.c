@@ -33,11 +33,11 @@ static void handle_models(server *s, exchange *x)
     json *list = json_add_array(root, "data");
     engine *g = atomic_load(&s->g);
     if (g) add_model(s, engine_describe(g), server_model_name(s), json_add_object(list, NULL));
-    for (const char *p = g ? s->o->alias : NULL; p && *p; p += strcspn(p, ",")) {
+    const char *names = g ? s->o->alias : NULL;
+    for (span item; list_next(&names, &item);) {
         char name[256];
-        p += strspn(p, ", ");
-        snprintf(name, sizeof name, "%.*s", (int)strcspn(p, ","), p);
-        if (*name && strcmp(name, "*") != 0 && strcmp(name, server_model_name(s)) != 0)
+        snprintf(name, sizeof name, "%.*s", (int)item.n, (const char *)item.p);
+        if (*name && !span_is(item, "*") && strcmp(name, server_model_name(s)) != 0)
             add_model(s, engine_describe(g), name, json_add_object(list, NULL));
     }
     reply_json(x, 200, root);

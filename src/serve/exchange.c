@@ -123,12 +123,8 @@ static bool is_local_name(const char *authority)
 
 static bool is_listed_origin(const char *list, const char *origin)
 {
-    size_t n = strlen(origin);
-    for (const char *p = list; p && *p; p = strchr(p, ',')) {
-        p += strspn(p, ", ");
-        size_t len = strcspn(p, ",");
-        if ((len == 1 && *p == '*') || (len == n && strncmp(p, origin, n) == 0)) return true;
-    }
+    for (span item; list_next(&list, &item);)
+        if (span_is(item, "*") || (item.n && span_is(item, origin))) return true;
     return false;
 }
 
@@ -145,13 +141,13 @@ static bool is_allowed_origin(const server *s, const exchange *x)
 /* "https://box:8443" in --cors-origin makes "box" a name of the server. */
 static bool is_listed_name(const char *list, const char *host)
 {
-    for (const char *p = list; p && *p; p = strchr(p, ',')) {
-        p += strspn(p, ", ");
-        size_t n = strcspn(p, ","), scheme = strncmp(p, "https://", 8) == 0 ? 8 : 7;
-        if (n == 1 && *p == '*') return true;
-        if (n <= scheme) continue;
-        size_t name = strcspn(p + scheme, ":,"), own = strcspn(host, ":");
-        if (name == own && strncasecmp(p + scheme, host, own) == 0) return true;
+    for (span item; list_next(&list, &item);) {
+        const size_t scheme = span_starts(item, "https://") ? 8 : 7, own = strcspn(host, ":");
+        if (span_is(item, "*")) return true;
+        if (item.n <= scheme) continue;
+        const uint8_t *port = memchr(item.p + scheme, ':', item.n - scheme);
+        const size_t name = port ? (size_t)(port - item.p) - scheme : item.n - scheme;
+        if (name == own && strncasecmp((const char *)item.p + scheme, host, own) == 0) return true;
     }
     return false;
 }
@@ -160,9 +156,8 @@ static bool is_listed_name(const char *list, const char *host)
 static bool is_allowed_name(const char *list, const char *host)
 {
     char name[256];
-    for (const char *p = list; p && *p; p += strcspn(p, ",")) {
-        p += strspn(p, ", ");
-        snprintf(name, sizeof name, "%.*s", (int)strcspn(p, ", "), p);
+    for (span item; list_next(&list, &item);) {
+        snprintf(name, sizeof name, "%.*s", (int)item.n, (const char *)item.p);
         if (*name && is_name(host, name)) return true;
     }
     return false;

@@ -264,18 +264,16 @@ static void end_receiving(call *c)
 }
 
 /* A number of the client's address, without its port. */
-static uint64_t address_of(struct MHD_Connection *conn)
+static uint64_t address_of(const struct sockaddr *a)
 {
-    const struct sockaddr *a = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
     uint64_t part[2] = {0};
     if (a->sa_family == AF_INET) memcpy(part, &((const struct sockaddr_in *)a)->sin_addr, sizeof(struct in_addr));
     if (a->sa_family == AF_INET6) memcpy(part, &((const struct sockaddr_in6 *)a)->sin6_addr, sizeof part);
     return rng_mix(rng_mix(part[0]) ^ part[1]);
 }
 
-static void name_client(struct MHD_Connection *conn, char *to, size_t size)
+static void name_client(const struct sockaddr *a, char *to, size_t size)
 {
-    const struct sockaddr *a = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
     const void *at = a->sa_family == AF_INET ? (const void *)&((const struct sockaddr_in *)a)->sin_addr
                                              : (const void *)&((const struct sockaddr_in6 *)a)->sin6_addr;
     if ((a->sa_family != AF_INET && a->sa_family != AF_INET6) || !inet_ntop(a->sa_family, at, to, (socklen_t)size))
@@ -301,8 +299,9 @@ static enum MHD_Result begin_call(http *h, struct MHD_Connection *conn, const ch
     if (who) end_head(who);
     exchange *x = &c->x;
     x->misframed = misframing(&f, is_uncut(conn, method, url, version) && who && !who->clipped, version);
-    x->address = address_of(conn);
-    name_client(conn, x->client, sizeof x->client);
+    const struct sockaddr *client = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
+    x->address = address_of(client);
+    name_client(client, x->client, sizeof x->client);
     x->method = method;
     x->path = url;
     x->authorization = request_header(conn, "Authorization");

@@ -62,16 +62,29 @@ const size_t serve_param_count = sizeof serve_param_rows / sizeof *serve_param_r
 /* An entry that can match no page is a mistake: browsers send "scheme://host[:port]", without a path. */
 static int check_origins(const char *list, err *e)
 {
-    for (const char *p = list; p && *p; p = strchr(p, ',')) {
-        p += strspn(p, ", ");
-        size_t n = strcspn(p, ","), scheme = strncmp(p, "http://", 7) == 0 ? 7 : strncmp(p, "https://", 8) == 0 ? 8 : 0;
-        bool origin = scheme && n > scheme && !memchr(p + scheme, '/', n - scheme) && !memchr(p, ' ', n);
-        if (n && !origin && !(n == 1 && *p == '*'))
+    for (span at; list_next(&list, &at);) {
+        const size_t scheme = span_starts(at, "http://") ? 7 : span_starts(at, "https://") ? 8 : 0;
+        const bool origin = scheme && at.n > scheme && !memchr(at.p + scheme, '/', at.n - scheme) &&
+                            !memchr(at.p, ' ', at.n);
+        if (at.n && !origin && !span_is(at, "*"))
             return err_set(e, ERR_USAGE,
                            "--cors-origin %.*s: an origin is http://HOST[:PORT], https://HOST[:PORT] or *",
-                           n < 200 ? (int)n : 200, p);
+                           at.n < 200 ? (int)at.n : 200, (const char *)at.p);
     }
     return OK;
+}
+
+/* The first name of --alias is the one that replies bear; "*" is none. */
+static int take_alias(server *s, const char *list, err *e)
+{
+    bool named = !list;
+    for (span name; list_next(&list, &name) && !*s->alias;) {
+        if (name.n >= sizeof s->alias)
+            return err_set(e, ERR_USAGE, "--alias: a name of more than %zu bytes", sizeof s->alias);
+        named = named || name.n;
+        if (!span_is(name, "*")) memcpy(s->alias, name.p, name.n);
+    }
+    return named ? OK : err_set(e, ERR_USAGE, "--alias: the name is empty");
 }
 
 int server_open(server *s, const serve_options *o, err *e)
@@ -79,17 +92,8 @@ int server_open(server *s, const serve_options *o, err *e)
     *s = (server){.o = o, .created = time(NULL)};
     pthread_rwlock_init(&s->keys_lock, NULL);
     form_cache_open(&s->forms);
-    if (o->alias && !o->alias[strspn(o->alias, ", ")]) return err_set(e, ERR_USAGE, "--alias: the name is empty");
-    for (const char *p = o->alias; p && !*s->alias; p += strcspn(p, ",") + 1) {
-        p += strspn(p, " ,");
-        const size_t len = strcspn(p, ",");
-        if (len >= sizeof s->alias)
-            return err_set(e, ERR_USAGE, "--alias: a name of more than %zu bytes", sizeof s->alias);
-        if (!*p) break;
-        if (*p != '*' || len > 1) memcpy(s->alias, p, len);
-        if (!p[strcspn(p, ",")]) break;
-    }
-    int rc = check_origins(o->cors_origin, e);
+    int rc = take_alias(s, o->alias, e);
+    if (!rc) rc = check_origins(o->cors_origin, e);
     if (rc) return rc;
     s->counts = metrics_open(route_count);
     if (!s->counts) return err_set(e, ERR_MEMORY, "out of memory");
@@ -133,11 +137,9 @@ const char *server_model_name(const server *s)
 
 bool server_has_name(const server *s, const char *name)
 {
-    const size_t n = strlen(name);
-    for (const char *p = s->o->alias; p && *p; p += strcspn(p, ",")) {
-        p += strspn(p, ", ");
-        if ((*p == '*' && strcspn(p, ",") == 1) || (n && strcspn(p, ",") == n && !strncmp(p, name, n))) return true;
-    }
+    const char *list = s->o->alias;
+    for (span item; list_next(&list, &item);)
+        if (span_is(item, "*") || (item.n && span_is(item, name))) return true;
     return strcmp(name, server_model_name(s)) == 0;
 }
 
