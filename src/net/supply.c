@@ -11,12 +11,16 @@
 
 enum { WAITING = 4 }; /* a node asks for two, perhaps before the sender has counted those that arrived */
 
+typedef struct order {
+    piece_ask ask;
+    peer *to;
+    uint64_t channel;
+} order;
+
 struct supply {
     const ckpt *c;
-    peer *to;
-    piece_ask ask[WAITING];
-    uint64_t channel[WAITING];
-    unsigned taken, sent; /* pieces; piece k is in ask[k % WAITING] */
+    order order[WAITING]; /* piece k is in order[k % WAITING]: the sender's from `taken` to `sent`, else the reader's */
+    unsigned taken, sent; /* pieces */
     uint8_t room[SHA256_BYTES + PIECE_BYTES];
     pthread_t sender;
     bool sends, stop;
@@ -49,18 +53,19 @@ static void release(const ckpt *c, const piece_ask *a)
     }
 }
 
-static int send_piece(supply *s, const piece_ask *a, uint64_t channel)
+static int send_piece(supply *s, const order *o)
 {
     err e = {0};
+    const piece_ask *a = &o->ask;
     uint8_t *to = s->room + SHA256_BYTES;
     for (uint32_t i = 0; i < a->n; to += a->run[i++].n)
         memcpy(to, ckpt_at(s->c, a->run[i].entry)->data + a->run[i].at, a->run[i].n);
     int rc = ckpt_check_torn(s->c, &e);
     release(s->c, a);
     sha256_of(s->room + SHA256_BYTES, a->bytes, s->room);
-    const frame_head head = {SHA256_BYTES + a->bytes, MSG_PIECE, channel};
-    if (!rc) rc = peer_send(s->to, PEER_BULK, &head, s->room, &e);
-    if (rc) peer_drop(s->to, &e);
+    const frame_head head = {SHA256_BYTES + a->bytes, MSG_PIECE, o->channel};
+    if (!rc) rc = peer_send(o->to, PEER_BULK, &head, s->room, &e);
+    if (rc) peer_drop(o->to, &e);
     else atomic_fetch_add(&supplied, head.bytes);
     return rc;
 }
@@ -75,9 +80,9 @@ static void *send_pieces(void *arg)
             pthread_cond_wait(&s->changed, &s->lock);
             continue;
         }
-        const unsigned k = s->sent % WAITING;
+        const order *next = &s->order[s->sent % WAITING];
         pthread_mutex_unlock(&s->lock);
-        rc = send_piece(s, &s->ask[k], s->channel[k]);
+        rc = send_piece(s, next);
         pthread_mutex_lock(&s->lock);
         s->sent++;
     }
@@ -92,14 +97,16 @@ int supply_take(supply *s, peer *to, const frame_head *h, const uint8_t *payload
     cursor c = cursor_of(span_of(payload, h->bytes));
     int rc = OK;
     pthread_mutex_lock(&s->lock);
-    const unsigned k = s->taken % WAITING;
+    order *o = &s->order[s->taken % WAITING]; /* under way itself where all are */
     if (s->stop) rc = err_set(e, ERR_CANCELLED, "the plan is being closed");
     else if (s->taken - s->sent == WAITING)
         rc = err_set(e, ERR_FORMAT, "it asks for more than %d pieces at once", WAITING);
-    if (!rc) rc = piece_ask_read(&s->ask[k], &c, ckpt_count(s->c), entry_bytes, s->c, e);
+    if (!rc) rc = piece_ask_read(&o->ask, &c, ckpt_count(s->c), entry_bytes, s->c, e);
     if (!rc && cursor_left(&c)) rc = err_set(e, ERR_FORMAT, "its request for weights is malformed");
-    s->to = to;
-    s->channel[k] = h->channel;
+    if (!rc) {
+        o->to = to;
+        o->channel = h->channel;
+    }
     if (!rc && !s->sends) {
         s->sends = pthread_create(&s->sender, NULL, send_pieces, s) == 0;
         if (!s->sends) rc = err_set(e, ERR_MEMORY, "a thread could not be started");
@@ -115,10 +122,10 @@ void supply_stop(supply *s)
     if (!s) return;
     pthread_mutex_lock(&s->lock);
     s->stop = true;
-    const bool busy = s->taken != s->sent;
+    peer *to = s->taken != s->sent ? s->order[s->sent % WAITING].to : NULL;
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
-    if (busy) peer_drop(s->to, &(err){.code = ERR_CANCELLED, .msg = "the plan was closed"});
+    if (to) peer_drop(to, &(err){.code = ERR_CANCELLED, .msg = "the plan was closed"});
     if (s->sends) pthread_join(s->sender, NULL);
 }
 
