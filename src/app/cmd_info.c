@@ -12,6 +12,7 @@
 #include "engine/engine.h"
 #include "io/contents.h"
 #include "io/contents_cache.h"
+#include "io/contents_disk.h"
 #include "models/model.h"
 
 #include <stdio.h>
@@ -20,7 +21,7 @@
 #include <unistd.h>
 
 typedef struct info_flags {
-    bool hash;
+    bool hash, verify;
     int64_t threads;
 } info_flags;
 
@@ -31,6 +32,8 @@ typedef struct info_options {
 
 static const param rows[] = {
     PARAM_ROW(info_flags, hash, PARAM_BOOL, .doc = "also the model's identity and the SHA-256 of each tensor"),
+    PARAM_ROW(info_flags, verify, PARAM_BOOL,
+              .doc = "reads the model's files from the disk, compares them with the digests that were kept of them"),
     PARAM_ROW(info_flags, threads, PARAM_INT, .max = 1024, .alias = "t",
               .doc = "threads that hash (default: the cores this process may use)"),
 };
@@ -63,6 +66,14 @@ static int hash_contents(described *d, const info_options *o, err *e)
     return rc;
 }
 
+static int verify_files(const described *d, const info_options *o, err *e)
+{
+    char *cache = contents_cache_folder();
+    const int rc = contents_verify(d->c, cache, o->own.threads > 0 ? (int)o->own.threads : pool_default_threads(), e);
+    mem_free(cache);
+    return rc;
+}
+
 /* With --hash a model that no spec fits has no identity, but contents. */
 static int open_described(described *d, const info_options *o, err *e)
 {
@@ -74,6 +85,7 @@ static int open_described(described *d, const info_options *o, err *e)
     if (!d->m && (rc = model_weights(&d->own, path, e))) return rc;
     d->c = d->m ? d->m->weights : d->own;
     if (why.code) log_line(LOG_WARN, "no identity: %s", why.msg);
+    if (o->own.verify && (rc = verify_files(d, o, e))) return rc;
     return o->own.hash ? hash_contents(d, o, e) : OK;
 }
 

@@ -19,7 +19,7 @@ typedef struct node_flags {
     const char *listen, *key_file, *new_key, *model, *cache, *devices, *as;
     int64_t memory, cache_bytes, threads, drain;
     double peer_timeout;
-    bool json;
+    bool json, verify;
 } node_flags;
 
 static const param rows[] = {
@@ -32,6 +32,9 @@ static const param rows[] = {
     PARAM_ROW(node_flags, model, PARAM_TEXT, .keeps_bits = true, .words = "PATH[,PATH]", .alias = "m",
               .path = PATH_MODEL,
               .doc = "own copies of the models that leaders serve (default: leaders send their weights)"),
+    PARAM_ROW(node_flags, verify, PARAM_BOOL, .keeps_bits = true,
+              .doc = "first reads the copies from the disk and compares them with the digests that were kept of them: "
+                     "a disk may change what nobody wrote to"),
     PARAM_ROW(node_flags, cache, PARAM_TEXT, .keeps_bits = true, .words = "DIR", .path = PATH_FILE,
               .doc = "keeps weights that leaders send where no own copy fits (default: in memory, without --model)"),
     PARAM_ROW(
@@ -133,6 +136,7 @@ static int run_node(const invocation *v, err *e)
                        .cache_bytes = (uint64_t)o->cache_bytes,
                        .devices = o->devices,
                        .memory = (uint64_t)o->memory,
+                       .verify = o->verify,
                        .timeout = o->peer_timeout,
                        .as = o->as};
     node *n;

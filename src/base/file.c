@@ -202,16 +202,22 @@ int file_restore(file_mapping *m, const char *path, err *e)
 
 file_id file_mapped_id(const file_mapping *m) { return m->id; }
 
+bool file_is(const char *path, const file_id *id)
+{
+    struct stat st;
+    if (stat(path, &st) != 0) return false;
+    const file_id now = id_of(&st);
+    return memcmp(&now, id, sizeof now) == 0;
+}
+
 bool file_settled(const char *path, const file_id *id)
 {
     enum { TICK = 1000000000 }; /* file systems count time in steps: of 10 ms, some of a second */
-    struct stat st;
     struct timespec t;
-    if (stat(path, &st) != 0 || clock_gettime(CLOCK_REALTIME, &t) != 0) return false;
-    file_id now = id_of(&st);
+    if (!file_is(path, id) || clock_gettime(CLOCK_REALTIME, &t) != 0) return false;
     int64_t clock = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec,
             last = id->modified > id->changed ? id->modified : id->changed;
-    return memcmp(&now, id, sizeof now) == 0 && last < clock && clock - last > TICK;
+    return last < clock && clock - last > TICK;
 }
 
 void file_unmap(file_mapping *m)

@@ -2,15 +2,21 @@
 #include "engine/damage.h"
 
 #include "base/clock.h"
+#include "base/idle_work.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/sha256.h"
 #include "engine/engine_state.h"
+#include "io/ckpt_build.h"
+#include "io/contents_disk.h"
 
 #include <string.h>
 
 /* Seconds between looks at files that are not whole; after hashing in vain, so many times what it took. */
 #define LOOK        0.25
 #define AGAIN_TIMES 4
+/* Seconds without work before the disk is looked at. */
+#define IDLE        2.0
 
 /* Whether weights are read here. */
 static bool is_used(const engine *g)
@@ -21,6 +27,29 @@ static bool is_used(const engine *g)
 }
 
 /* ---- hashing */
+
+/* Waits while there is work, and so that not too much is read at once. */
+static bool may_read(void *ctx, uint64_t bytes)
+{
+    engine *g = ctx;
+    const bool looks = g->harm.looks;
+    while (looks && !atomic_load(&g->harm.stop) && queue_has_work(g)) idle_sleep(LOOK);
+    if (looks) idle_sleep((double)bytes / IDLE_RATE);
+    return !atomic_load(&g->harm.stop);
+}
+
+/* All files on their disks. */
+static int read_disks(engine *g, err *e)
+{
+    const contents_pace slowly = {may_read, g};
+    char *cache = contents_cache_folder();
+    int rc = OK;
+    for (uint32_t f = 0; f < ckpt_file_count(g->served->weights) && !rc; f++)
+        rc = contents_recheck(g->served->weights, f, &g->harm.held, cache, 1, &slowly, e);
+    mem_free(cache);
+    if (rc == ERR_UNAVAILABLE) g->harm.decayed = true;
+    return rc;
+}
 
 static int compare(const damage *d, const ckpt *c, err *e)
 {
@@ -39,15 +68,20 @@ static int compare(const damage *d, const ckpt *c, err *e)
 static void *hash(void *arg)
 {
     engine *g = arg;
-    compare(&g->harm, g->served->weights, &g->harm.found);
+    if (g->harm.looks) idle_begin();
+    int rc = g->harm.looks || g->harm.decayed ? read_disks(g, &g->harm.found) : OK;
+    if (!g->harm.looks && !rc) rc = compare(&g->harm, g->served->weights, &g->harm.found);
+    if (rc != ERR_UNAVAILABLE) g->harm.found = (err){0};
+    if (!rc && !g->harm.looks) g->harm.decayed = false;
     atomic_store(&g->harm.done, true);
     engine_wake(g);
     return NULL;
 }
 
-static void hash_begin(engine *g)
+static void hash_begin(engine *g, bool looks)
 {
     damage *d = &g->harm;
+    d->looks = looks;
     d->found = (err){0};
     d->began = clock_now();
     atomic_store(&d->stop, false);
@@ -76,6 +110,22 @@ void damage_close(engine *g)
 
 /* ---- */
 
+void engine_watch_files(engine *g) { g->harm.watches = true; }
+
+/* Begins to look at the disk when it is time. */
+static void look_at_disk(engine *g)
+{
+    damage *d = &g->harm;
+    const double now = clock_now();
+    uint64_t bytes = 0;
+    if (!d->watches || !d->held.tensor || d->hashes) return;
+    if (queue_has_work(g) || !d->idle_at) d->idle_at = now;
+    if (now - d->idle_at < IDLE || now < d->look_at) return;
+    for (uint32_t i = 0; i < ckpt_count(g->served->weights); i++) bytes += ckpt_at(g->served->weights, i)->bytes;
+    d->look_at = now + idle_rest(bytes);
+    hash_begin(g, true);
+}
+
 int damage_check(engine *g, err *e)
 {
     damage *d = &g->harm;
@@ -85,7 +135,12 @@ int damage_check(engine *g, err *e)
     if (!is_used(g)) return OK;
     int rc = ckpt_look(g->served->weights, &touched, e);
     if (!rc && hash_ended(d, &found) && found.code) rc = err_copy(e, &found);
-    if (!rc && touched && d->held.tensor && !d->hashes) hash_begin(g);
+    d->touched |= touched;
+    if (!rc && d->touched && d->held.tensor && !d->hashes) {
+        d->touched = false;
+        hash_begin(g, false);
+    }
+    if (!rc) look_at_disk(g);
     return rc;
 }
 
@@ -106,6 +161,7 @@ void damage_begin(engine *g, const err *why)
     g->stats.kv_usage = 0;
     pthread_mutex_unlock(&g->lock);
     g->harm.next = clock_now() + LOOK;
+    if (g->harm.looks) atomic_store(&g->harm.stop, true);
     if (g->harm.held.tensor) log_line(LOG_ERROR, "%s: not used until it is whole again", why->msg);
     engine_end_steps(g);
     schedule_accept(g);
@@ -120,7 +176,7 @@ static void try_to_mend(engine *g)
     err why = {0};
     const double now = clock_now();
     d->next = now + LOOK;
-    if (ckpt_restore(g->served->weights, &why) == OK) hash_begin(g);
+    if (ckpt_restore(g->served->weights, &why) == OK) hash_begin(g, false);
     if (!why.code) return;
     pthread_mutex_lock(&g->lock);
     d->why = why;
@@ -134,7 +190,8 @@ void damage_go_on(engine *g)
     bool touched = false;
     end_queries(g);
     if (!d->hashes && d->held.tensor && clock_now() >= d->next) try_to_mend(g);
-    if (!hash_ended(d, &found)) return;
+    const bool looked = d->looks;
+    if (!hash_ended(d, &found) || looked) return;
     ckpt_look(g->served->weights, &touched, &found); /* written to while it was hashed */
     d->next = clock_now() + LOOK + AGAIN_TIMES * d->took;
     pthread_mutex_lock(&g->lock);

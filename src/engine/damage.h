@@ -7,7 +7,9 @@
  * and hashes them; where all tensors hold what they held, it goes on. That takes digests from before, which
  * engine_fingerprint makes; without them the failure is for good.
  *
- * A file whose times alone were set is hashed beside the steps, which go on. */
+ * A file whose times alone were set is hashed beside the steps, which go on. While an engine that was asked to
+ * (engine_watch_files) has nothing to do its files are read again from the disk, which may change what nobody wrote
+ * to. */
 #pragma once
 #include "base/err.h"
 #include "io/contents.h"
@@ -25,9 +27,14 @@ typedef struct damage {
     double next;   /* clock_now of the next attempt */
     pthread_t thread;
     bool hashes; /* the thread is there */
+    bool looks;  /* and reads the disk, while there is nothing else to do */
     atomic_bool stop, done;
     double began, took; /* of the last hashing */
     err found;          /* by it */
+    bool touched;       /* to be hashed when the thread is free */
+    bool decayed;       /* the disk had other contents: it is asked before files count as whole again */
+    bool watches;
+    double idle_at, look_at; /* clock_now since when there is nothing to do, and of the next look at the disk */
 } damage;
 
 /* OK, or ERR_UNAVAILABLE with the file's name. On the engine thread. */

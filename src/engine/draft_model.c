@@ -22,6 +22,7 @@ int draft_model_open(engine **out, const engine *g, err *e)
                                   .exact = o->exact,
                                   .isa = o->isa,
                                   .threads = o->threads,
+                                  .verify = o->verify,
                                   .ctx = g->info.ctx,
                                   .max_batch = o->max_batch};
     int rc = engine_open(out, &small, e);

@@ -10,6 +10,7 @@
 #include "cpu/cpu.h"
 #include "engine/auto_devices.h"
 #include "engine/backend_list.h"
+#include "io/contents_disk.h"
 #include "net/leader.h"
 #include "text/tokenizer_open.h"
 
@@ -418,6 +419,15 @@ static int choose_peers(engine_options *o, buf *chosen, model *m, err *e)
     return rc;
 }
 
+/* --verify */
+static int verify_files(const model *m, err *e)
+{
+    char *cache = contents_cache_folder();
+    const int rc = m->weights ? contents_verify(m->weights, cache, pool_default_threads(), e) : OK;
+    mem_free(cache);
+    return rc;
+}
+
 int engine_open(engine **out, const engine_options *o, err *e)
 {
     model *m = NULL;
@@ -431,8 +441,13 @@ int engine_open(engine **out, const engine_options *o, err *e)
                         .pooling = o->pooling,
                         .normalize = o->normalize};
     int rc = model_open(&m, &mo, e);
-    if (rc) return rc;
+    if (!rc && o->verify) rc = verify_files(m, e);
+    if (rc) {
+        model_close(m);
+        return rc;
+    }
     engine_options own = *o;
+    own.verify = false;
     buf chosen = {0};
     if (o->peers) rc = choose_peers(&own, &chosen, m, e);
     if (!rc) rc = open_tokenizer(&t, m, o, e);

@@ -75,6 +75,9 @@ const param engine_param_rows[] = {
     ROW(draft_accept, PARAM_WORD, .otherwise = "same", .words = "same|exact|pool",
         .doc = "a guess holds when it is what is drawn, so texts stay the same; by rejection sampling, so chances stay "
                "the same; or when it is among the tokens that top-k, top-p, ... leave"),
+    ROW(verify, PARAM_BOOL, .keeps_bits = true,
+        .doc = "first reads the model's files from the disk and compares them with the digests that were kept of them: "
+               "a disk may change what nobody wrote to"),
     ROW(draft_max, PARAM_INT, .keeps_bits = true, .otherwise = "16", .min = 1, .max = DRAFT_MAX,
         .doc = "guesses of a sequence in a step; fewer are made where they rarely hold or cost time"),
 };

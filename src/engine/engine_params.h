@@ -19,6 +19,7 @@ typedef struct engine_options {
     const struct backend_use *more_backends;   /* besides those of backend_list.h, in tests; NULL: none */
     double prefill_share; /* of the predicted time of a step in which others generate, for prompts; 0: 0.6 */
     int64_t max_queue;    /* queries that wait; 0: 1024 */
+    bool verify;          /* contents_verify of the model's files before they are used */
     bool touch;           /* memory of pages, up to 256 MiB, is taken at once, not as it is used */
     const int32_t *bans;  /* [n_bans] sequences that no text may have, as query.bad; copied */
     int32_t n_bans;

@@ -21,8 +21,11 @@ static bool place_of(const ckpt *c, const ckpt_entry *t, file_sum *out)
     return true;
 }
 
-/* Digests that are remembered: known[i] for tensor i. */
-static int remember(contents *o, const ckpt *c, const char *cache, bool *known, err *e)
+/* What is known of a tensor's digest. */
+typedef enum { SUM_NEW, SUM_OLD, SUM_KNOWN, SUM_CHANGED } sum_state;
+
+/* Digests that are remembered; state SUM_OLD: one from before `since`, to compare with. */
+static int remember(contents *o, const ckpt *c, const char *cache, int64_t since, uint8_t *state, err *e)
 {
     for (uint32_t f = 0; f < ckpt_file_count(c); f++) {
         file_sums sums = {0};
@@ -33,8 +36,9 @@ static int remember(contents *o, const ckpt *c, const char *cache, bool *known, 
             file_sum want;
             const file_sum *s = NULL;
             if (ckpt_at(c, i)->file == f && place_of(c, ckpt_at(c, i), &want)) s = file_sums_find(&sums, &want);
-            if (s) memcpy(o->tensor[i], s->digest, SHA256_BYTES);
-            known[i] |= s != NULL;
+            if (!s) continue;
+            memcpy(o->tensor[i], s->digest, SHA256_BYTES);
+            state[i] = s->hashed > 0 && s->hashed >= since ? SUM_KNOWN : SUM_OLD;
         }
         file_sums_free(&sums);
         if (rc) return rc;
@@ -44,46 +48,77 @@ static int remember(contents *o, const ckpt *c, const char *cache, bool *known, 
 
 static bool is_wanted(const bool *want, uint32_t i) { return !want || want[i]; }
 
-/* Writes the digests of each file of which one is new. */
-static void keep(const contents *o, const ckpt *c, const char *cache, const bool *want, const bool *known)
+/* Whether somebody wrote to the file, or may have. */
+static bool is_settled(const ckpt *c, uint32_t f, file_id *id)
 {
+    return ckpt_file_id(c, f, id) && file_settled(ckpt_file(c, f), id);
+}
+
+/* Adds digests that are new to what is kept of each file. */
+static void keep(const contents *o, const ckpt *c, const char *cache, const bool *want, const uint8_t *state)
+{
+    const int64_t now = contents_clock();
     for (uint32_t f = 0; f < ckpt_file_count(c); f++) {
-        file_sums sums = {.at = mem_array(ckpt_count(c), sizeof *sums.at)};
-        bool fresh = false;
+        file_sums sums = {0};
         file_id id;
-        for (uint32_t i = 0; i < ckpt_count(c) && sums.at; i++) {
-            file_sum *s = &sums.at[sums.n];
-            if (ckpt_at(c, i)->file != f || !(known[i] || is_wanted(want, i)) || !place_of(c, ckpt_at(c, i), s))
+        err e = {0};
+        bool fresh = false, ok = ckpt_file_id(c, f, &id) && contents_cache_read(&sums, cache, &id, &e) == OK;
+        for (uint32_t i = 0; i < ckpt_count(c) && ok; i++) {
+            file_sum s;
+            if (ckpt_at(c, i)->file != f || state[i] == SUM_KNOWN || !is_wanted(want, i) ||
+                !place_of(c, ckpt_at(c, i), &s))
                 continue;
-            memcpy(s->digest, o->tensor[i], SHA256_BYTES);
-            fresh |= !known[i];
-            sums.n++;
+            memcpy(s.digest, o->tensor[i], SHA256_BYTES);
+            s.hashed = now;
+            ok = fresh = file_sums_add(&sums, &s);
         }
-        if (fresh && ckpt_file_id(c, f, &id) && file_settled(ckpt_file(c, f), &id)) {
-            err e = {0};
-            if (contents_cache_write(&sums, cache, &id, &e)) log_line(LOG_DEBUG, "digests are not kept: %s", e.msg);
-        }
+        if (ok && fresh && is_settled(c, f, &id) && contents_cache_write(&sums, cache, &id, &e))
+            log_line(LOG_DEBUG, "digests are not kept: %s", e.msg);
         file_sums_free(&sums);
     }
 }
 
-static void hash_rest(contents *o, const ckpt *c, const bool *want, const bool *known, int threads)
+static void hash_rest(contents *o, const ckpt *c, const bool *want, uint8_t *state, int threads)
 {
     uint64_t total = 0, done = 0;
     (void)threads; /* without OpenMP */
     for (uint32_t i = 0; i < ckpt_count(c); i++)
-        if (!known[i] && is_wanted(want, i)) total += ckpt_at(c, i)->bytes;
+        if (state[i] != SUM_KNOWN && is_wanted(want, i)) total += ckpt_at(c, i)->bytes;
     if (total >= SLOW_BYTES) log_line(LOG_INFO, "%s: hashing %.1f GiB of tensors", ckpt_path(c), (double)total / GIB);
 #pragma omp parallel for num_threads(threads) schedule(dynamic)
     for (uint32_t i = 0; i < ckpt_count(c); i++) {
         const ckpt_entry *t = ckpt_at(c, i);
-        if (known[i] || !is_wanted(want, i)) continue;
-        sha256_of(t->data, t->bytes, o->tensor[i]);
+        uint8_t digest[SHA256_BYTES];
+        if (state[i] == SUM_KNOWN || !is_wanted(want, i)) continue;
+        sha256_of(t->data, t->bytes, digest);
         file_release(t->data, t->bytes);
+        if (state[i] == SUM_OLD && memcmp(digest, o->tensor[i], sizeof digest) != 0) state[i] = SUM_CHANGED;
+        memcpy(o->tensor[i], digest, sizeof digest);
 #pragma omp critical
         log_progress("hash", done += t->bytes, total);
     }
     o->hashed = total;
+}
+
+/* A tensor that changed in a file that nobody wrote to. */
+static int find_decay(const ckpt *c, const char *cache, const uint8_t *state, err *e)
+{
+    for (uint32_t i = 0; i < ckpt_count(c); i++) {
+        const ckpt_entry *t = ckpt_at(c, i);
+        file_id id;
+        if (state[i] != SUM_CHANGED || !is_settled(c, t->file, &id)) continue;
+        contents_cache_doubt(cache, &id);
+        return contents_decayed(ckpt_file(c, t->file), t->name, e);
+    }
+    return OK;
+}
+
+int contents_decayed(const char *path, const char *tensor, err *e)
+{
+    return err_set(e, ERR_UNAVAILABLE,
+                   "%s: tensor '%.100s' has other contents than when it was hashed last, though nobody wrote to the "
+                   "file: its disk changed it (copy the file anew)",
+                   path, tensor);
 }
 
 static int by_name(const void *a, const void *b)
@@ -131,24 +166,26 @@ static int hash_all(contents *o, const ckpt *c, err *e)
     return OK;
 }
 
-int contents_hash_some(contents *out, const ckpt *c, const bool *want, const char *cache, int threads, err *e)
+int contents_hash_some(contents *out, const ckpt *c, const bool *want, const char *cache, int64_t since, int threads,
+                       err *e)
 {
-    bool *known = mem_zero((size_t)ckpt_count(c) + 1, sizeof *known);
+    uint8_t *state = mem_zero((size_t)ckpt_count(c) + 1, sizeof *state);
     *out = (contents){.tensor = mem_zero((size_t)ckpt_count(c) + 1, sizeof *out->tensor)};
-    int rc = known && out->tensor ? OK : no_memory(e);
-    if (!rc && cache) rc = remember(out, c, cache, known, e);
-    if (!rc) hash_rest(out, c, want, known, threads);
+    int rc = state && out->tensor ? OK : no_memory(e);
+    if (!rc && cache) rc = remember(out, c, cache, since, state, e);
+    if (!rc) hash_rest(out, c, want, state, threads);
     if (!rc) rc = ckpt_check_torn(c, e);
-    if (!rc && cache) keep(out, c, cache, want, known);
+    if (!rc && cache) rc = find_decay(c, cache, state, e);
+    if (!rc && cache) keep(out, c, cache, want, state);
     if (!rc && !want) rc = hash_all(out, c, e);
-    mem_free(known);
+    mem_free(state);
     if (rc) contents_free(out);
     return rc;
 }
 
 int contents_hash(contents *out, const ckpt *c, const char *cache, int threads, err *e)
 {
-    return contents_hash_some(out, c, NULL, cache, threads, e);
+    return contents_hash_some(out, c, NULL, cache, 0, threads, e);
 }
 
 void contents_free(contents *o)

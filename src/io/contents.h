@@ -2,7 +2,8 @@
  *
  * Which model it is says program.hash, without reading a weight; this says whether two copies of it are equal. Tensors
  * are hashed one by one, so that another division into files, or parts of a model on another machine, can be compared.
- * What was hashed once is remembered by file (contents_cache.h). */
+ * What was hashed once is remembered by file (contents_cache.h). A disk can change what nobody wrote to; so contents
+ * can be hashed again (contents_disk.h), and whoever asks says how old a digest may be. */
 #pragma once
 #include "base/sha256.h"
 #include "io/ckpt.h"
@@ -17,9 +18,12 @@ typedef struct contents {
 /* cache: the folder of what was hashed before, made when it is not there; NULL: none. Its faults are no errors.
  * ERR_MEMORY, ERR_IO when a file shrinks meanwhile. */
 int contents_hash(contents *out, const ckpt *c, const char *cache, int threads, err *e);
-/* The same of the tensors i with want[i]; [ckpt_count]. */
-int contents_hash_some(contents *out, const ckpt *c, const bool *want, const char *cache, int threads, err *e);
+/* The same of the tensors i with want[i]; [ckpt_count]; NULL: all. Digests that are older than `since` (contents_clock)
+ * are made again; ERR_UNAVAILABLE: one has changed, in a file that nobody wrote to. */
+int contents_hash_some(contents *out, const ckpt *c, const bool *want, const char *cache, int64_t since, int threads,
+                       err *e);
 void contents_free(contents *o);
+int contents_decayed(const char *path, const char *tensor, err *e); /* says so */
 
 /* contents.all of tensors of which only this is known; sorts them by name. */
 typedef struct contents_item {

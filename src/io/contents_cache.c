@@ -1,5 +1,5 @@
 /* contents_cache.c - see contents_cache.h. A file: the line `magic`, the identity (5 numbers), the number of sums, the
- * sums (offset, bytes, digest), and the SHA-256 of all that; numbers of 64 bits, little-endian. */
+ * sums (offset, bytes, when they were made, digest), and the SHA-256 of all that; numbers of 64 bits, little-endian. */
 #include "io/contents_cache.h"
 
 #include "base/mem.h"
@@ -8,9 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
-static const char magic[] = "inferflow contents 1\n";
-enum { SUM_BYTES = 16 + SHA256_BYTES };
+static const char magic[] = "inferflow contents 2\n";
+enum { SUM_BYTES = 24 + SHA256_BYTES };
 
 static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory for remembered digests"); }
 
@@ -54,11 +55,12 @@ static int parse(file_sums *out, span all, const file_id *id, err *e)
     if (!same || c.bad || n > cursor_left(&c) / SUM_BYTES || cursor_left(&c) != n * SUM_BYTES + SHA256_BYTES) return OK;
     sha256_of(all.p, all.n - SHA256_BYTES, digest);
     if (memcmp(digest, all.p + all.n - SHA256_BYTES, sizeof digest) != 0) return OK;
-    if (!(out->at = mem_array(n + 1, sizeof *out->at))) return no_memory(e);
+    if (!mem_grow((void **)&out->at, &out->cap, n + 1, sizeof *out->at)) return no_memory(e);
     for (; out->n < n; out->n++) {
         file_sum *s = &out->at[out->n];
         s->offset = cursor_u64(&c);
         s->bytes = cursor_u64(&c);
+        s->hashed = (int64_t)cursor_u64(&c);
         memcpy(s->digest, cursor_take(&c, SHA256_BYTES).p, SHA256_BYTES);
     }
     qsort(out->at, out->n, sizeof *out->at, by_place);
@@ -86,6 +88,29 @@ const file_sum *file_sums_find(const file_sums *s, const file_sum *place)
     return bsearch(place, s->at, s->n, sizeof *s->at, by_place);
 }
 
+bool file_sums_add(file_sums *s, const file_sum *x)
+{
+    if (!mem_grow((void **)&s->at, &s->cap, s->n + 1, sizeof *s->at)) return false;
+    s->at[s->n++] = *x;
+    return true;
+}
+
+static int by_place_and_time(const void *pa, const void *pb)
+{
+    const file_sum *a = pa, *b = pb;
+    const int place = by_place(a, b);
+    return place ? place : a->hashed < b->hashed ? -1 : a->hashed > b->hashed;
+}
+
+static void sort_sums(file_sums *s)
+{
+    size_t n = 0;
+    if (s->n) qsort(s->at, s->n, sizeof *s->at, by_place_and_time);
+    for (size_t i = 0; i < s->n; i++)
+        if (i + 1 == s->n || by_place(&s->at[i], &s->at[i + 1]) != 0) s->at[n++] = s->at[i];
+    s->n = n;
+}
+
 /* The folder and those above it, for this user only. */
 static int make_folder(const char *dir, err *e)
 {
@@ -102,16 +127,17 @@ static int make_folder(const char *dir, err *e)
     return rc;
 }
 
-int contents_cache_write(const file_sums *s, const char *dir, const file_id *id, err *e)
+int contents_cache_write(file_sums *s, const char *dir, const file_id *id, err *e)
 {
     buf b = {0};
     uint8_t digest[SHA256_BYTES];
     file_out *f;
     char *path = name_of(dir, id);
+    sort_sums(s);
     bool ok = path && add_head(&b, id) && buf_uint(&b, s->n, 8);
     for (size_t i = 0; i < s->n && ok; i++)
         ok = buf_uint(&b, s->at[i].offset, 8) && buf_uint(&b, s->at[i].bytes, 8) &&
-             buf_add(&b, s->at[i].digest, SHA256_BYTES);
+             buf_uint(&b, (uint64_t)s->at[i].hashed, 8) && buf_add(&b, s->at[i].digest, SHA256_BYTES);
     sha256_of(b.p, b.n, digest);
     int rc = ok && buf_add(&b, digest, sizeof digest) ? make_folder(dir, e) : no_memory(e);
     if (!rc && !(rc = file_create(&f, path, e))) {
@@ -122,6 +148,23 @@ int contents_cache_write(const file_sums *s, const char *dir, const file_id *id,
     buf_free(&b);
     mem_free(path);
     return rc;
+}
+
+void contents_cache_doubt(const char *dir, const file_id *id)
+{
+    file_sums s;
+    err ignored;
+    if (!dir || contents_cache_read(&s, dir, id, &ignored)) return;
+    for (size_t i = 0; i < s.n; i++) s.at[i].hashed = 0;
+    if (s.n) contents_cache_write(&s, dir, id, &ignored);
+    file_sums_free(&s);
+}
+
+int64_t contents_clock(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 void file_sums_free(file_sums *s)

@@ -156,13 +156,14 @@ void catalogue_free(catalogue *c)
     *c = (catalogue){.n = 0};
 }
 
-int catalogue_compare(const catalogue *c, const ckpt *own, const program *p, const char *cache, int threads, err *e)
+int catalogue_compare(const catalogue *c, const ckpt *own, const program *p, const char *cache, int64_t since,
+                      int threads, err *e)
 {
     bool *want = mem_zero((size_t)ckpt_count(own) + 1, sizeof *want);
     contents held = {0};
     if (!want) return no_memory(e);
     mark_wanted(p, want);
-    int rc = contents_hash_some(&held, own, want, cache, threads, e);
+    int rc = contents_hash_some(&held, own, want, cache, since, threads, e);
     for (uint32_t i = 0; i < ckpt_count(own) && !rc; i++) {
         const char *name = ckpt_at(own, i)->name;
         const uint32_t k = want[i] ? map_get_str(&c->names, name) : MAP_NONE;

@@ -40,5 +40,6 @@ int catalogue_read(catalogue *out, span text, err *e);
 void catalogue_free(catalogue *c);
 
 /* Whether the tensors that p reads in a node's own copy hold what the leader's hold; ERR_NOT_FOUND names the first that
- * does not. cache: as contents_hash. */
-int catalogue_compare(const catalogue *c, const ckpt *own, const program *p, const char *cache, int threads, err *e);
+ * does not. cache, since: as contents_hash_some. */
+int catalogue_compare(const catalogue *c, const ckpt *own, const program *p, const char *cache, int64_t since,
+                      int threads, err *e);

@@ -208,9 +208,12 @@ static int have_weights(void *ctx, const program *p, err *e)
     lease *l = ctx;
     if (l->parts) return fetch_weights(l, p, e);
     char *cache = contents_cache_folder();
-    int rc = catalogue_compare(&l->told, l->m->weights, p, cache, pool_default_threads(), e);
+    int rc = l->m->weights ? keeper_check(l->host->copies, l->m->weights, e) : OK;
+    if (!rc)
+        rc = catalogue_compare(&l->told, l->m->weights, p, cache, keeper_since(l->host->copies), pool_default_threads(),
+                               e);
     mem_free(cache);
-    l->differs = rc == ERR_NOT_FOUND;
+    l->differs = rc == ERR_NOT_FOUND || rc == ERR_UNAVAILABLE;
     return rc;
 }
 
@@ -226,6 +229,7 @@ static int place_model(lease *l, const plan_options *o, err *e)
         fetches = rc && l->differs && may_fetch;
     }
     if (!fetches) return err_copy(e, &own);
+    if (l->differs) log_line(LOG_WARN, "%s", own.msg);
     model_close(l->m);
     l->m = NULL;
     rc = take_model(l, e);
@@ -350,7 +354,18 @@ static int check_weights(const lease *l, err *e)
 {
     bool touched = false;
     ckpt *c = l->m->weights;
-    return !c ? OK : l->parts ? ckpt_check_torn(c, e) : ckpt_look(c, &touched, e);
+    if (!c) return OK;
+    int rc = keeper_check(l->host->copies, c, e);
+    return rc ? rc : l->parts ? ckpt_check_torn(c, e) : ckpt_look(c, &touched, e);
+}
+
+void lease_look(lease *l)
+{
+    err why = {0};
+    pthread_mutex_lock(&l->lock);
+    const bool reads = l->ready && l->m && l->m->weights;
+    pthread_mutex_unlock(&l->lock);
+    if (reads && keeper_check(l->host->copies, l->m->weights, &why)) lease_end(l, &why);
 }
 
 static void *collect_steps(void *arg)

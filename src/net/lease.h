@@ -2,6 +2,7 @@
  * of a trial, from TRIAL (net/trial_msg.h). */
 #pragma once
 #include "core/backend.h"
+#include "net/keeper.h"
 #include "net/loan.h"
 #include "net/peer.h"
 #include "net/ways.h"
@@ -19,7 +20,8 @@ typedef struct lease_host {
     uint64_t cache_bytes; /* that it may take; 0: half of its disk */
     const peer_self *self;
     loans *memory; /* of the node */
-    pace as;       /* node --as */
+    keeper *copies;
+    pace as; /* node --as */
 } lease_host;
 
 /* Made of the payload of a LEASE or TRIAL (`kind`) that came by `control`. */
@@ -38,6 +40,8 @@ int lease_way_take(lease *l, int from, const frame_head *h, const uint8_t *paylo
 void lease_progress(lease *l, progress *out);
 bool lease_measures(const lease *l); /* it is one of a trial */
 bool lease_works(lease *l);          /* something was asked that is not answered, a step too */
+/* Ends it where a file that it reads has changed on the disk. From any thread. */
+void lease_look(lease *l);
 /* The leader or another rank is gone: work ends. From any thread, does not wait. */
 void lease_end(lease *l, const err *why);
 bool lease_is_over(const lease *l);

@@ -36,6 +36,7 @@ struct node {
     peer_self self;
     lease_host host;
     loans memory;
+    keeper *copies;
     address at;
     door *d;
     pthread_mutex_t lock;
@@ -271,6 +272,19 @@ void node_drain(node *n)
     pthread_mutex_unlock(&n->lock);
 }
 
+/* ---- what it has of models */
+
+static bool is_asked(void *ctx) { return node_works(ctx); }
+
+static void copy_decayed(void *ctx)
+{
+    node *n = ctx;
+    pthread_mutex_lock(&n->lock);
+    for (const guest *g = n->guests; g; g = g->next)
+        if (g->l && g->from < 0) lease_look(g->l);
+    pthread_mutex_unlock(&n->lock);
+}
+
 /* ---- */
 
 const address *node_address(const node *n) { return &n->at; }
@@ -325,6 +339,10 @@ int node_open(node **out, const node_options *o, err *e)
     if (!rc && o->timeout > 0) n->self.me.silence_ms = (uint32_t)(o->timeout * 1000);
     if (!rc && o->as) snprintf(n->self.me.as, sizeof n->self.me.as, "%s", o->as);
     if (!rc) rc = list_devices(n, e);
+    if (!rc) rc = keeper_open(&n->copies, o->models, o->n_model, o->verify, e);
+    n->host.copies = n->copies;
+    const keeper_use keeps = {n, is_asked, copy_decayed};
+    if (!rc) rc = keeper_begin(n->copies, &keeps, e);
     const door_use use = {n, node_has_room, node_enter};
     if (!rc) rc = door_open(&n->d, &n->at, &n->self, &use, e);
     if (!rc) return OK;
@@ -345,6 +363,7 @@ void node_close(node *n)
     pthread_mutex_lock(&n->lock);
     while (n->n_closing) pthread_cond_wait(&n->closed, &n->lock);
     pthread_mutex_unlock(&n->lock);
+    keeper_close(n->copies);
     pthread_cond_destroy(&n->closed);
     pthread_mutex_destroy(&n->lock);
     pthread_mutex_destroy(&n->memory.lock);

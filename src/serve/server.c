@@ -221,6 +221,7 @@ static void *run_engine(void *arg)
         set_state(s, SERVER_FAILED);
         return NULL;
     }
+    engine_watch_files(g);
     rc = open_chat(s, g);
     if (rc) {
         s->load_error = s->chat_why;
