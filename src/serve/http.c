@@ -299,9 +299,9 @@ static enum MHD_Result begin_call(http *h, struct MHD_Connection *conn, const ch
     if (who) end_head(who);
     exchange *x = &c->x;
     x->misframed = misframing(&f, is_uncut(conn, method, url, version) && who && !who->clipped, version);
-    const struct sockaddr *client = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
-    x->address = address_of(client);
-    name_client(client, x->client, sizeof x->client);
+    const struct sockaddr *from = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
+    x->address = address_of(from);
+    name_client(from, x->client, sizeof x->client);
     x->method = method;
     x->path = url;
     x->authorization = request_header(conn, "Authorization");
