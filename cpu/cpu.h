@@ -6,11 +6,13 @@
  * vector kernels (kernels_<instruction set>.c) must equal in every bit. out may be the memory of in[0] for NORM and
  * ops with OPF_IN_PLACE; otherwise operands do not overlap. */
 #pragma once
+#include "base/json.h"
 #include "base/pool.h"
 #include "core/backend.h"
 #include "core/fuse.h"
 #include "core/vocab_scan.h"
 #include "cpu/cpu_fuse.h"
+#include "cpu/fetch_way.h"
 #include "tensor/wire.h"
 
 #include <stddef.h>
@@ -51,22 +53,6 @@ typedef struct cpu_probes {
 void cpu_probe_read_c(const uint8_t *from, uint64_t bytes, int streams, int ahead);
 uint64_t cpu_probe_multiply_c(uint64_t rounds);
 
-/* The kernels of one instruction set. */
-typedef struct cpu_table {
-    const char *isa;          /* "c", "avx2", "avxvnni", "avx512", "avx512bf16", "neon", "dotprod" */
-    unsigned needs;           /* CPU_* */
-    bool inexact;             /* --exact off: products of floats round as in v_step.h, not as in their definition */
-    kernel op[OP_COUNT];      /* NULL: the reference, where a body over lanes would gain nothing; COLL has none */
-    kernel fused[FUSE_COUNT]; /* called with the first op of the run; NULL: op by op */
-    cpu_probes probe;
-    const wire_ops *wire;
-    const scan_ops *scan;
-} cpu_table;
-/* The best table that `flags` allow; inexact: tables with `inexact` too. */
-const cpu_table *cpu_kernels(unsigned flags, bool inexact);
-const cpu_table *cpu_kernels_named(const char *name); /* NULL when unknown, not built, or this processor lacks it */
-extern const cpu_table *const cpu_tables[];           /* all that are built, best first; the last is "c", then NULL */
-
 /* ---- weights as held */
 typedef struct held_weight {
     const uint8_t *data;  /* row n at data + n * stride; packed: panel n / 16; any alignment; NULL: not bound yet */
@@ -77,11 +63,36 @@ typedef struct held_weight {
     const uint8_t **part; /* [weight.parts] first row of each where the files do not store them in one run; else NULL */
     void *own;            /* memory to mem_unmap; NULL: used in the mapped file */
     uint64_t own_bytes;
+    bool streams;            /* a vector body reads it for products with one row */
+    uint8_t way[FETCH_ROWS]; /* fetch_way of one row of activations, of two */
 } held_weight;
+
+/* The kernels of one instruction set. */
+typedef struct cpu_table {
+    const char *isa;          /* "c", "avx2", "avxvnni", "avx512", "avx512bf16", "neon", "dotprod" */
+    unsigned needs;           /* CPU_* */
+    bool inexact;             /* --exact off: products of floats round as in v_step.h, not as in their definition */
+    kernel op[OP_COUNT];      /* NULL: the reference, where a body over lanes would gain nothing; COLL has none */
+    kernel fused[FUSE_COUNT]; /* called with the first op of the run; NULL: op by op */
+    cpu_probes probe;
+    const wire_ops *wire;
+    const scan_ops *scan;
+    /* One row, or up to stream_rows of packed weights, times all of w, by w->way; x: zeros, as many as the rows take
+     * (act_row_bytes; floats in whole steps). NULL: no body streams. */
+    void (*stream)(const held_weight *w, int64_t rows, void *x, float *y);
+    int stream_rows;
+} cpu_table;
+/* The best table that `flags` allow; inexact: tables with `inexact` too. */
+const cpu_table *cpu_kernels(unsigned flags, bool inexact);
+const cpu_table *cpu_kernels_named(const char *name); /* NULL when unknown, not built, or this processor lacks it */
+extern const cpu_table *const cpu_tables[];           /* all that are built, best first; the last is "c", then NULL */
 
 /* backend.weight_put: binds weight `index` of the program; nothing to do when it is there already. */
 int cpu_weight_put(dev *d, uint32_t index, err *e);
 int cpu_weights_end(dev *d, err *e); /* makes those that no file has as they are needed */
+/* Chooses the ways in which weights are fetched, by measurement; and tells them: "q4_b64": ["far", "near"]. */
+void cpu_fetch_choose(dev *d);
+void cpu_fetch_tell(const dev *d, json *to);
 void cpu_weight_drop(held_weight *h);
 
 /* The run `part` of `rows` rows, as a weight of its own; packed: whole panels. */

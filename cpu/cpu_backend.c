@@ -550,5 +550,6 @@ const backend cpu_backend = {
     .fused = cpu_fused,
     .wire = cpu_wire,
     .isa = cpu_isa,
+    .tell = cpu_fetch_tell,
     .held_bytes = cpu_held_bytes,
 };

@@ -18,9 +18,12 @@ static void matmul_case(dtype type, int rows, int n, int k, int shift, bool bias
     g.st.n[AXIS_TOK] = rows;
     op o = {.kind = OP_MATMUL, .in = {rig_act(&g, k), rig_weight(&g, type, n, k, shift)}, .out = rig_act(&g, n)};
     if (bias) o.in[2] = rig_const(&g, n);
-    snprintf(what, sizeof what, "matmul %s, %d rows, %d x %d, shift %d, bias %d", dtype_info[type].name, rows, n, k,
-             shift, bias);
-    rig_same(&g, &o, what);
+    for (int way = 0; way < (rows == 1 ? FETCH_WAYS : 1); way++) {
+        memset(g.held[0].way, way, sizeof g.held[0].way);
+        snprintf(what, sizeof what, "matmul %s, %d rows, %d x %d, shift %d, bias %d, fetched by way %d",
+                 dtype_info[type].name, rows, n, k, shift, bias, way);
+        rig_same(&g, &o, what);
+    }
     float *row = mem_array((size_t)k, 4);
     assert_non_null(row);
     for (int j = 0; j < n; j += 1 + n / 7) {

@@ -163,8 +163,12 @@ static void one_matmul(dtype t, int count, int64_t n, int64_t cols, bool with_bi
     g.p.n_weight = 1;
     if (with_bias) o.in[2] = rig_const(&g, n);
     o.out = rig_act(&g, n);
-    snprintf(what, sizeof what, "%s, %d rows, %d x %d", dtype_info[t].name, count, (int)n, (int)cols);
-    rig_same(&g, &o, what);
+    for (int way = 0; way < (count <= FETCH_ROWS ? FETCH_WAYS : 1); way++) {
+        memset(g.held[0].way, way, sizeof g.held[0].way);
+        snprintf(what, sizeof what, "%s, %d rows, %d x %d, fetched by way %d", dtype_info[t].name, count, (int)n,
+                 (int)cols, way);
+        rig_same(&g, &o, what);
+    }
     const float *y = rig_at(&g, o.out);
     float *w = mem_array((size_t)cols, 4);
     for (int64_t i = 0; i < n; i += 5) {

@@ -26,17 +26,32 @@ typedef struct qjob {
 /* [kind of formats][panels - 1][rows - 1] */
 typedef void (*qtile_fn)(const qjob *q);
 #if defined(__AVX512F__)
-#define QTILE_TABLE qtile_avx512
+#define QTILE_TABLE   qtile_avx512
+#define QSTREAM_TABLE qstream_avx512
 #elif defined(__AVXVNNI__)
-#define QTILE_TABLE qtile_avxvnni
+#define QTILE_TABLE   qtile_avxvnni
+#define QSTREAM_TABLE qstream_avxvnni
 #elif defined(__AVX2__)
-#define QTILE_TABLE qtile_avx2
+#define QTILE_TABLE   qtile_avx2
+#define QSTREAM_TABLE qstream_avx2
 #elif defined(__ARM_FEATURE_DOTPROD)
-#define QTILE_TABLE qtile_dotprod
+#define QTILE_TABLE   qtile_dotprod
+#define QSTREAM_TABLE qstream_dotprod
 #else
-#define QTILE_TABLE qtile_neon
+#define QTILE_TABLE   qtile_neon
+#define QSTREAM_TABLE qstream_neon
 #endif
 extern const qtile_fn QTILE_TABLE[PANEL_KINDS][QPANELS][ACT_ROWS];
+
+/* The bodies for one panel that are bound by memory: [kind of formats][rows - 1][way - 1], for the ways other than
+ * FETCH_NEAR, which the table above has. Without a multiplier of bytes two rows take one half of a panel after the
+ * other, from the cache. */
+#if defined(__AVX2__) && !defined(__AVX512F__) && !defined(__AVXVNNI__)
+#define QSTREAM_ROWS 1
+#else
+#define QSTREAM_ROWS 2
+#endif
+extern const qtile_fn QSTREAM_TABLE[PANEL_KINDS][QSTREAM_ROWS][FETCH_WAYS - 1];
 
 #if defined(__AVX512F__)
 /* The body for two tiles of `rows` rows together against one panel, unpacked once for both, with the prefetches of a

@@ -5,6 +5,7 @@
  * Every operation rounds as its scalar counterpart does, so that a body that follows its reference lane by lane has
  * the same bits. */
 #pragma once
+#include "cpu/fetch_way.h"
 #include "tensor/dtype.h"
 
 #include <stdint.h>
@@ -26,6 +27,16 @@ enum { V16S = VREGS * VREG_LANES / 16 };
 
 /* Prefetches the line at an address, which need not be mapped, to the first-level cache. */
 INLINE void prefetch_near(const void *p) { __builtin_prefetch(p, 0, 3); }
+/* The same by a way (fetch_way.h), known where it is compiled. */
+INLINE void prefetch_by(fetch_way way, const void *p)
+{
+    if (way == FETCH_NEAR) prefetch_near(p);
+#if defined(__aarch64__)
+    if (way == FETCH_FAR) __builtin_prefetch(p, 0, 2);
+#else
+    if (way == FETCH_FAR) __builtin_prefetch(p, 0, 1);
+#endif
+}
 
 /* Elements i … i + 15 of a row of floats of type f32, f16 or bf16, in place (any alignment). */
 INLINE v16 v16_load_as(dtype t, const uint8_t *row, int64_t i)

@@ -1,7 +1,8 @@
 /* v_matmul.h - MATMUL on sixteen lanes; definition: cpu_matmul.c.
  *
  * One row: bound by reading the weights. A thread walks its output rows one after the other, so that it reads one
- * sequential stream straight from the mapped file, prefetched AHEAD bytes before its use: four rows at once, as a
+ * sequential stream straight from the mapped file, AHEAD bytes of it fetched before their use by the way that was
+ * measured to be fastest (fetch_way.h): four rows at once, as a
  * register tile would need, read at half the speed. Files are mapped in pages of 4 KiB: hardware prefetchers stop at
  * page ends and every page costs a walk of the page tables, so a line of each page is prefetched PAGES_AHEAD bytes
  * before its use, long before the prefetches that need its address. A few rows (up to DIRECT_M): register tiles of
@@ -33,23 +34,24 @@ enum {
 INLINE int64_t steps_of(int64_t k) { return (k + STEP - 1) / STEP; }
 
 /* Prefetches a line of each page PAGES_AHEAD after these bytes. */
-INLINE void touch_pages(uintptr_t at, uintptr_t bytes)
+INLINE void touch_pages(fetch_way way, uintptr_t at, uintptr_t bytes)
 {
-    for (uintptr_t i = PAGES_AHEAD; i < PAGES_AHEAD + bytes; i += PAGE) prefetch_near((const void *)(at + i));
+    for (uintptr_t i = PAGES_AHEAD; way != FETCH_NONE && i < PAGES_AHEAD + bytes; i += PAGE)
+        prefetch_by(way, (const void *)(at + i));
 }
 
 /* One weight row against a packed tile of mr activation rows. */
-INLINE void stream_row(dtype t, int mr, const uint8_t *w, const float *x, int64_t k, float *sum)
+INLINE void stream_row(dtype t, int mr, fetch_way way, const uint8_t *w, const float *x, int64_t k, float *sum)
 {
     v16 a[TILE_M];
     const uintptr_t bytes = t == DTYPE_F32 ? 4 : 2;
     UNROLLED (m, mr) a[m] = v16_zero();
-    touch_pages((uintptr_t)w, (uintptr_t)k * bytes);
+    touch_pages(way, (uintptr_t)w, (uintptr_t)k * bytes);
     int64_t i = 0;
     const int64_t turn = 128 / (int64_t)bytes; /* two lines */
     for (; i + turn <= k; i += turn) {
-        prefetch_near((const void *)((uintptr_t)w + (uintptr_t)i * bytes + AHEAD));
-        prefetch_near((const void *)((uintptr_t)w + (uintptr_t)i * bytes + AHEAD + 64));
+        prefetch_by(way, (const void *)((uintptr_t)w + (uintptr_t)i * bytes + AHEAD));
+        prefetch_by(way, (const void *)((uintptr_t)w + (uintptr_t)i * bytes + AHEAD + 64));
         UNROLL for (int64_t j = 0; j < turn; j += STEP, x += mr * LANES)
         {
             v16 v = step_load(t, w, i + j);
@@ -64,36 +66,52 @@ INLINE void stream_row(dtype t, int mr, const uint8_t *w, const float *x, int64_
 }
 
 typedef void (*stream_fn)(const uint8_t *w, const float *x, int64_t k, float *sum);
-#define STREAM(t, mr)                                                                                                  \
-    static void stream_##t##_##mr(const uint8_t *w, const float *x, int64_t k, float *sum)                             \
+#define STREAM(t, mr, way)                                                                                             \
+    static void stream_##t##_##mr##_##way(const uint8_t *w, const float *x, int64_t k, float *sum)                     \
     {                                                                                                                  \
-        stream_row(DTYPE_##t, mr, w, x, k, sum);                                                                       \
+        stream_row(DTYPE_##t, mr, FETCH_##way, w, x, k, sum);                                                          \
     }
+#define STREAM_WAYS(t) STREAM(t, 1, NEAR) STREAM(t, 1, FAR) STREAM(t, 1, NONE)
 #if VREGS == 32
-#define STREAM_TYPE(t) STREAM(t, 1) STREAM(t, 2) STREAM(t, 3) STREAM(t, 4) STREAM(t, 5) STREAM(t, 6)
+#define STREAM_TYPE(t)                                                                                                 \
+    STREAM_WAYS(t)                                                                                                     \
+    STREAM(t, 2, NEAR) STREAM(t, 3, NEAR) STREAM(t, 4, NEAR) STREAM(t, 5, NEAR) STREAM(t, 6, NEAR)
 #define STREAM_NAMES(t)                                                                                                \
     {                                                                                                                  \
-        stream_##t##_1, stream_##t##_2, stream_##t##_3, stream_##t##_4, stream_##t##_5, stream_##t##_6                 \
+        stream_##t##_1_NEAR, stream_##t##_2_NEAR, stream_##t##_3_NEAR, stream_##t##_4_NEAR, stream_##t##_5_NEAR,       \
+            stream_##t##_6_NEAR                                                                                        \
     }
 #else
-#define STREAM_TYPE(t) STREAM(t, 1) STREAM(t, 2) STREAM(t, 3)
+#define STREAM_TYPE(t) STREAM_WAYS(t) STREAM(t, 2, NEAR) STREAM(t, 3, NEAR)
 #define STREAM_NAMES(t)                                                                                                \
     {                                                                                                                  \
-        stream_##t##_1, stream_##t##_2, stream_##t##_3                                                                 \
+        stream_##t##_1_NEAR, stream_##t##_2_NEAR, stream_##t##_3_NEAR                                                  \
     }
 #endif
+#define STREAM_WAY_NAMES(t)                                                                                            \
+    {                                                                                                                  \
+        stream_##t##_1_NEAR, stream_##t##_1_FAR, stream_##t##_1_NONE                                                   \
+    }
 STREAM_TYPE(F32)
 STREAM_TYPE(F16)
 STREAM_TYPE(BF16)
+
+/* The body for rows of these weights; one row alone has ways. */
+static stream_fn stream_body(const held_weight *w, int64_t rows)
+{
+    static const stream_fn f32[TILE_M] = STREAM_NAMES(F32), f16[TILE_M] = STREAM_NAMES(F16),
+                           bf16[TILE_M] = STREAM_NAMES(BF16);
+    static const stream_fn one[][FETCH_WAYS] = {STREAM_WAY_NAMES(F32), STREAM_WAY_NAMES(F16), STREAM_WAY_NAMES(BF16)};
+    const int type = w->type == DTYPE_F16 ? 1 : w->type == DTYPE_BF16 ? 2 : 0;
+    return rows == 1 ? one[type][w->way[0]] : (type == 1 ? f16 : type == 2 ? bf16 : f32)[rows - 1];
+}
 
 /* x: one packed tile of `rows` activation rows. */
 static void matmul_stream(const held_weight *w, const float *x, int64_t rows, float *y, const float *bias,
                           float *decoded, int64_t from, int64_t to)
 {
-    static const stream_fn f32[TILE_M] = STREAM_NAMES(F32), f16[TILE_M] = STREAM_NAMES(F16),
-                           bf16[TILE_M] = STREAM_NAMES(BF16);
-    bool plain = dtype_is_float(w->type);
-    stream_fn fn = (w->type == DTYPE_F16 ? f16 : w->type == DTYPE_BF16 ? bf16 : f32)[rows - 1];
+    const bool plain = dtype_is_float(w->type);
+    const stream_fn fn = stream_body(w, rows);
     for (int64_t n = from; n < to; n++) {
         const uint8_t *row = w->data + (uint64_t)n * w->stride;
         float sum[TILE_M];
@@ -245,7 +263,7 @@ static void matmul_direct(const held_weight *w, int64_t rows, float *y, const fl
                           step_load_part(t, four + (uint64_t)i * stride, k / STEP * STEP, (int)(k % STEP)));
         int lines = tile_lines(t, rows), left = plain ? step_lines(t) : 0;
         uintptr_t next = (uintptr_t)four + TILE_N * stride;
-        if (plain) touch_pages(next, TILE_N * stride);
+        if (plain) touch_pages(FETCH_NEAR, next, TILE_N * stride);
         for (int64_t m = 0, mr; m < rows; m += mr) {
             mr = tile_rows(rows - m);
             if (left < lines) lines = left;
@@ -443,4 +461,16 @@ static void v_matmul(const run *r, const op *o, int worker, int workers)
             matmul_rows(w, count, y, bias, &at, from, to);
         }
     }
+}
+
+/* A slice of weights (w, all of it) for `rows` rows of activations that are 0 at x: what a step costs (cpu_fetch.c). */
+static void v_stream(const held_weight *w, int64_t rows, void *x, float *y)
+{
+    if (!w->packed) {
+        matmul_stream(w, x, rows, y, NULL, NULL, 0, w->rows);
+        return;
+    }
+    const panel_format *f = panel_format_of(w->type);
+    const qwork k = {.w = w, .x = {x, f->act, rows, w->cols, 0}, .y = y, .ldy = w->rows};
+    q_panels(&k, 0, (w->rows + PANEL_ROWS - 1) / PANEL_ROWS, 0, 1);
 }

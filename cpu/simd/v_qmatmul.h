@@ -2,7 +2,8 @@
  *
  * One body (v_qtile.h): one panel of 16 outputs, or two, against a tile of 1 … ACT_ROWS rows. A format contributes
  * only the unpacking of group vectors. Few rows (one tile) are bound by reading the weights: one panel at a time, one
- * sequential stream a thread, each line prefetched AHEAD_Q bytes before its use, between multiplications. More rows
+ * sequential stream a thread, each line fetched AHEAD_Q bytes before its use, between multiplications, by the way that
+ * was measured to be fastest (fetch_way.h). More rows
  * are bound by the multiplier of bytes, and by the two loads a cycle that feed it: two panels share each loaded
  * activation, and each tile prefetches its part of the next two panels. Each tile unpacks the weights again, from the
  * caches, at 3 operations a vector; for formats that need more, and many rows, 512 k of two panels are unpacked once
@@ -97,6 +98,9 @@ static void q_panels(const qwork *k, int64_t from, int64_t to, int64_t t0, int64
     int64_t lines = ((int64_t)w->stride / PANEL_LINE + q.k_tiles - 1) / q.k_tiles; /* of 64 k */
     row_tile tile = row_tile_at(k->x.rows, t0);
     q.x = act_part_of(&k->x, tile);
+    const qtile_fn streams = alone && tile.rows <= QSTREAM_ROWS && w->way[tile.rows - 1] != FETCH_NEAR
+                                 ? QSTREAM_TABLE[q.f->kind][tile.rows - 1][w->way[tile.rows - 1] - 1]
+                                 : NULL;
     if (joined) {
         q.second = act_part_of(&k->x, row_tile_at(k->x.rows, --t1));
         alone = true;
@@ -121,7 +125,7 @@ static void q_panels(const qwork *k, int64_t from, int64_t to, int64_t t0, int64
             q.n_out = left < PANEL_ROWS ? (int)left : PANEL_ROWS;
             q.bias = k->bias ? k->bias + n * PANEL_ROWS : NULL;
             q.n_ahead = fetch ? (int)share : 0;
-            (joined ? joined : QTILE_TABLE[q.f->kind][np - 1][tile.rows - 1])(&q);
+            (joined ? joined : streams ? streams : QTILE_TABLE[q.f->kind][np - 1][tile.rows - 1])(&q);
             if (fetch && !alone) q.ahead += (uint64_t)(share * q.k_tiles) * PANEL_LINE;
         }
     }

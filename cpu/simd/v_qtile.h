@@ -22,10 +22,10 @@
 #include "cpu/simd/qtile.h"
 #include "cpu/simd/v_qline.h"
 
-INLINE void q_fetch(const qjob *q, int64_t super)
+INLINE void q_fetch(fetch_way way, const qjob *q, int64_t super)
 {
     const uint8_t *at = q->ahead + (uint64_t)(super * q->n_ahead) * PANEL_LINE;
-    for (int l = 0; l < q->n_ahead; l++) prefetch_near(at + l * PANEL_LINE);
+    for (int l = 0; way != FETCH_NONE && l < q->n_ahead; l++) prefetch_by(way, at + l * PANEL_LINE);
 }
 
 /* A row of PANEL_KIND_LIST, and its derived properties. */
@@ -85,7 +85,11 @@ INLINE const uint8_t *q_subs_at(qkind k, qplace at)
 
 #if !defined(__aarch64__)
 /* A prefetch that stays between the additions to a sum: the compiler gathers plain ones into bursts, in any order. */
-INLINE void q_prefetch(const uint8_t *at, qline *sum) { __asm__ volatile("prefetcht0 %1" : "+v"(*sum) : "m"(*at)); }
+INLINE void q_prefetch(fetch_way way, const uint8_t *at, qline *sum)
+{
+    if (way == FETCH_NEAR) __asm__ volatile("prefetcht0 %1" : "+v"(*sum) : "m"(*at));
+    if (way == FETCH_FAR) __asm__ volatile("prefetcht2 %1" : "+v"(*sum) : "m"(*at));
+}
 
 /* The page PAGES_AHEAD_Q further on. A prefetch waits for the translation of its address, and in a mapped file every
  * 4 KiB have their own: one or two rows, whose only limit is memory, load it early by prefetching a line of the
@@ -107,7 +111,7 @@ INLINE const uint8_t *q_page(const uint8_t *at)
 
 /* Few rows meet one panel; the smallest of several tiles has three rows. */
 #define QTILE(name, np, mr, ...)                                                                                       \
-    static void qtile_##name##_##np##_##mr(const qjob *q) { qtile(Q_KIND(name, __VA_ARGS__), np, mr, q); }
+    static void qtile_##name##_##np##_##mr(const qjob *q) { qtile(Q_KIND(name, __VA_ARGS__), np, mr, FETCH_NEAR, q); }
 #define QTILES_1(name, ...)                                                                                            \
     QTILE(name, 1, 1, __VA_ARGS__)                                                                                     \
     QTILE(name, 1, 2, __VA_ARGS__)                                                                                     \
@@ -134,6 +138,29 @@ INLINE const uint8_t *q_page(const uint8_t *at)
 PANEL_KIND_LIST(QTILES)
 const qtile_fn QTILE_TABLE[PANEL_KINDS][QPANELS][ACT_ROWS] = {PANEL_KIND_LIST(QTILE_NAMES)};
 
+/* The bodies that stream, by the ways other than FETCH_NEAR. */
+#define QSTREAM(name, mr, way, ...)                                                                                    \
+    static void qstream_##name##_##mr##_##way(const qjob *q)                                                           \
+    {                                                                                                                  \
+        qtile(Q_KIND(name, __VA_ARGS__), 1, mr, FETCH_##way, q);                                                       \
+    }
+#define QSTREAMS_1(name, ...) QSTREAM(name, 1, FAR, __VA_ARGS__) QSTREAM(name, 1, NONE, __VA_ARGS__)
+#define QSTREAM_NAMES_1(name)                                                                                          \
+    {                                                                                                                  \
+        qstream_##name##_1_FAR, qstream_##name##_1_NONE                                                                \
+    }
+#if QSTREAM_ROWS == 2
+#define QSTREAMS(name, ...)                                                                                            \
+    QSTREAMS_1(name, __VA_ARGS__) QSTREAM(name, 2, FAR, __VA_ARGS__) QSTREAM(name, 2, NONE, __VA_ARGS__)
+#define QSTREAM_NAMES(name, ...)                                                                                       \
+    [PANEL_KIND_##name] = {QSTREAM_NAMES_1(name), {qstream_##name##_2_FAR, qstream_##name##_2_NONE}},
+#else
+#define QSTREAMS(name, ...)      QSTREAMS_1(name, __VA_ARGS__)
+#define QSTREAM_NAMES(name, ...) [PANEL_KIND_##name] = {QSTREAM_NAMES_1(name)},
+#endif
+PANEL_KIND_LIST(QSTREAMS)
+const qtile_fn QSTREAM_TABLE[PANEL_KINDS][QSTREAM_ROWS][FETCH_WAYS - 1] = {PANEL_KIND_LIST(QSTREAM_NAMES)};
+
 #if defined(__AVX512F__)
 /* Kinds that gain by it: 4 bits without a table lose up to 2 %. */
 INLINE bool q_joins(qkind k) { return k.bits != 4 || k.code != PANEL_CODE; }
@@ -141,7 +168,7 @@ INLINE bool q_joins(qkind k) { return k.bits != 4 || k.code != PANEL_CODE; }
     static void qjoined_##name##_##mr(const qjob *q)                                                                   \
     {                                                                                                                  \
         const qkind k = Q_KIND(name, __VA_ARGS__);                                                                     \
-        if (q_joins(k)) q_pass((qshape){k, 1, (mr + 1) / 2, mr / 2}, q);                                               \
+        if (q_joins(k)) q_pass((qshape){k, 1, (mr + 1) / 2, mr / 2, FETCH_NEAR}, q);                                   \
     }
 #define QJOINS(name, ...)      QJOIN(name, 6, __VA_ARGS__) QJOIN(name, 7, __VA_ARGS__) QJOIN(name, 8, __VA_ARGS__)
 #define QJOIN_NAMES(name, ...) [PANEL_KIND_##name] = {qjoined_##name##_6, qjoined_##name##_7, qjoined_##name##_8},

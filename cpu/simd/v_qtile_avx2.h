@@ -113,6 +113,7 @@ INLINE void q_put(const qjob *q, int h, int m, __m256 f)
 typedef struct qshape {
     qkind k;
     int halves, stride, mr, h0, r0;
+    fetch_way way;
 } qshape;
 
 /* The registers of a body: for one half at a time, except f and picks, which are by half. */
@@ -193,8 +194,8 @@ INLINE void q_unpack_step(qshape z, qplace at, qstate *s, int i, int j)
     if (z.halves == 1) return;
     const int step = i * all / 2 + j, line = step * code_lines / all, n = (step + 1) * code_lines / all - line;
     __m256i *place = DOT4 ? &s->a[0] : &s->low[0];
-    UNROLLED (l, n) q_prefetch(at.ahead + PANEL_LINE * (line + l), place);
-    if (step == all - 1) q_prefetch(q_page(at.ahead), place);
+    UNROLLED (l, n) q_prefetch(z.way, at.ahead + PANEL_LINE * (line + l), place);
+    if (step == all - 1) q_prefetch(z.way, q_page(at.ahead), place);
 }
 
 /* Group vector v of a step times four activations of row m, without DOT4: pairs into 16 bits, as many sums as fit
@@ -291,10 +292,11 @@ INLINE void q_pass(qshape z, const qjob *q, bool fetch)
         at = q_next_span(k, at, q->k_tiles - tile);
         at.ahead = q->ahead + (at.lines - q->panel);
         if (z.halves == 2)
-            for (int l = 0; l < tail_lines; l++) prefetch_near(at.ahead + at.tiles * code_bytes + l * PANEL_LINE);
+            for (int l = 0; z.way != FETCH_NONE && l < tail_lines; l++)
+                prefetch_by(z.way, at.ahead + at.tiles * code_bytes + l * PANEL_LINE);
         for (at.t = 0; at.t < at.tiles; at.t++, tile++, at.lines += code_bytes, at.ahead += code_bytes) {
             at.subs = q_subs_at(k, at);
-            if (fetch && z.halves == 1) q_fetch(q, tile);
+            if (fetch && z.halves == 1) q_fetch(z.way, q, tile);
             UNROLLED (i, z.halves) {
                 q_start_tile(z, at, &s, i);
                 UNROLLED (b, blocks) {
@@ -320,7 +322,7 @@ INLINE void q_pass(qshape z, const qjob *q, bool fetch)
 
 /* One row of activations against a panel of a kind that is transposed (v_qpick.h), in one function: its phases
  * differ. */
-INLINE void q_pick_row(qkind k, const qjob *q)
+INLINE void q_pick_row(qkind k, fetch_way way, const qjob *q)
 {
     const int code_lines = q_code_lines(k), tail_lines = q->f->tail_lines;
     const uint8_t *tables = q_pick_tables(q->f), *p = q->panel;
@@ -334,7 +336,8 @@ INLINE void q_pick_row(qkind k, const qjob *q)
         int64_t left = q->k_tiles - s;
         const int tiles = left < k.span / PANEL_K ? (int)left : k.span / PANEL_K;
         const uint8_t *tail = p + tiles * code_lines * PANEL_LINE, *ahead = q->ahead + (p - q->panel);
-        for (int l = 0; l < tail_lines; l++) prefetch_near(ahead + (tiles * code_lines + l) * PANEL_LINE);
+        for (int l = 0; way != FETCH_NONE && l < tail_lines; l++)
+            prefetch_by(way, ahead + (tiles * code_lines + l) * PANEL_LINE);
         for (int t = 0; t < tiles; t++, s++, p += code_lines * PANEL_LINE, ahead += code_lines * PANEL_LINE,
                  code += PANEL_K, scale++, neg_sum++) {
             __m256i a[2][4];
@@ -345,11 +348,11 @@ INLINE void q_pick_row(qkind k, const qjob *q)
             UNROLLED (j, 4) {
                 qline x = q_pick_x(k, code + 16 * j), w[4];
                 UNROLLED (h, 2) {
-                    if (j == 3 && h == 1) q_prefetch(q_page(ahead), &a[0][0]);
+                    if (j == 3 && h == 1) q_prefetch(way, q_page(ahead), &a[0][0]);
                     q_pick_levels(k, tables, &picks[h], p + 32 * h, j, w);
                     UNROLLED (r, 4) q_pick_add(&a[h][r], w[r], x, j == 0);
                     const int line = (2 * j + h) * code_lines / 8, next = (2 * j + h + 1) * code_lines / 8;
-                    UNROLL for (int l = line; l < next; l++) q_prefetch(ahead + PANEL_LINE * l, &a[h][0]);
+                    UNROLL for (int l = line; l < next; l++) q_prefetch(way, ahead + PANEL_LINE * l, &a[h][0]);
                 }
             }
             UNROLLED (h, 2) {
@@ -365,20 +368,20 @@ INLINE void q_pick_row(qkind k, const qjob *q)
 
 /* Few rows, bound by memory, take both halves of a panel at once. More rows take one half after the other, at most
  * QGROUP rows at once for lack of registers; all rows of a kind that is transposed, so that this is done once. */
-INLINE void qtile(qkind k, int np, int mr, const qjob *q)
+INLINE void qtile(qkind k, int np, int mr, fetch_way way, const qjob *q)
 {
     (void)np;
     if (q_turns(k) && mr == 1) {
-        q_pick_row(k, q);
+        q_pick_row(k, way, q);
         return;
     }
     if (mr <= (DOT4 ? 2 : 1)) {
-        q_pass((qshape){k, 2, mr, mr, 0, 0}, q, true);
+        q_pass((qshape){k, 2, mr, mr, 0, 0, way}, q, true);
         return;
     }
     const int most = q_turns(k) ? ACT_ROWS : QGROUP, first = mr > most ? (mr + 1) / 2 : mr;
     for (int h = 0; h < 2; h++) {
-        q_pass((qshape){k, 1, mr, first, h, 0}, q, h == 0);
-        if (first < mr) q_pass((qshape){k, 1, mr, mr - first, h, first}, q, false);
+        q_pass((qshape){k, 1, mr, first, h, 0, way}, q, h == 0);
+        if (first < mr) q_pass((qshape){k, 1, mr, mr - first, h, first, way}, q, false);
     }
 }

@@ -103,6 +103,7 @@ INLINE __m512i q_start(qkind k, const int32_t *neg_sum, const int16_t *neg_subsu
 typedef struct qshape {
     qkind k;
     int np, m1, m2;
+    fetch_way way;
 } qshape;
 
 /* The registers of a body. [2] is by panel; of x by tile of rows. */
@@ -141,14 +142,14 @@ INLINE void q_open_span(qshape z, qplace at, qstate *s)
             if (z.k.base) s->dmin[i] = q_base(at.tail + 32 + i * q->apart);
         }
     if (z.np == 1)
-        for (int l = 0; l < q->f->tail_lines; l++)
-            prefetch_near(at.ahead + (at.tiles * q_code_lines(z.k) + l) * PANEL_LINE);
+        for (int l = 0; z.way != FETCH_NONE && l < q->f->tail_lines; l++)
+            prefetch_by(z.way, at.ahead + (at.tiles * q_code_lines(z.k) + l) * PANEL_LINE);
 }
 
 INLINE void q_start_tile(qshape z, qplace at, qstate *s, int64_t tile)
 {
     s->kept[0] = s->kept[1] = Q_ZERO();
-    if (z.np == 2) q_fetch(s->q, tile);
+    if (z.np == 2) q_fetch(z.way, s->q, tile);
     UNROLLED (i, z.np) s->words[i] = q_words(z.k, at.tail + i * s->q->apart, at.t);
     UNROLLED (i, z.np)
         UNROLLED (m, z.m1 + z.m2) s->whole[i][m] = Q_ZERO();
@@ -177,9 +178,9 @@ INLINE void q_unpack_step(qshape z, qplace at, qstate *s, int j)
     }
     if (z.np == 2) return;
     const int first = j * q_code_lines(k) / steps, n = (j + 1) * q_code_lines(k) / steps - first;
-    UNROLLED (l, n) q_prefetch(at.ahead + PANEL_LINE * (first + l), &s->a[0][0][0]);
+    UNROLLED (l, n) q_prefetch(z.way, at.ahead + PANEL_LINE * (first + l), &s->a[0][0][0]);
     const int touch = mr <= PAGES_ROWS ? steps - 1 : mr == 4 && k.span == PANEL_K ? 0 : -1;
-    if (j == touch) q_prefetch(q_page(at.ahead), &s->a[0][0][0]);
+    if (j == touch) q_prefetch(z.way, q_page(at.ahead), &s->a[0][0][0]);
 }
 
 /* Step j of a block. */
@@ -309,4 +310,4 @@ INLINE void q_pass(qshape z, const qjob *q)
     q_store(z, &s);
 }
 
-INLINE void qtile(qkind k, int np, int mr, const qjob *q) { q_pass((qshape){k, np, mr, 0}, q); }
+INLINE void qtile(qkind k, int np, int mr, fetch_way way, const qjob *q) { q_pass((qshape){k, np, mr, 0, way}, q); }

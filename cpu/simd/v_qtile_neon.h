@@ -119,6 +119,7 @@ static __attribute__((noinline)) void q_store(const qjob *q, float32x4_t f, int 
 typedef struct qshape {
     qkind k;
     int quads, mr, v0;
+    fetch_way way;
 } qshape;
 
 /* The registers of a body, by quad: four rows of the panel. */
@@ -238,7 +239,7 @@ INLINE void q_pass(qshape z, const qjob *q, bool fetch)
         at = q_next_span(k, at, q->k_tiles - tile);
         for (at.t = 0; at.t < at.tiles; at.t++, tile++, at.lines += code_bytes) {
             at.subs = q_subs_at(k, at);
-            if (fetch) q_fetch(q, tile);
+            if (fetch) q_fetch(z.way, q, tile);
             q_start_tile(z, at, &s);
             UNROLLED (b, blocks) {
                 q_start_block(z, &s, b);
@@ -259,13 +260,13 @@ INLINE void q_pass(qshape z, const qjob *q, bool fetch)
 }
 
 /* Up to three rows take a whole panel, more of them one half after the other: so sums stay in registers. */
-INLINE void qtile(qkind k, int np, int mr, const qjob *q)
+INLINE void qtile(qkind k, int np, int mr, fetch_way way, const qjob *q)
 {
     (void)np;
     if (mr <= 3) {
-        q_pass((qshape){k, 4, mr, 0}, q, true);
+        q_pass((qshape){k, 4, mr, 0, way}, q, true);
         return;
     }
-    q_pass((qshape){k, 2, mr, 0}, q, true);
-    q_pass((qshape){k, 2, mr, 2}, q, false);
+    q_pass((qshape){k, 2, mr, 0, way}, q, true);
+    q_pass((qshape){k, 2, mr, 2, way}, q, false);
 }

@@ -32,4 +32,5 @@
     {                                                                                                                  \
         .isa = name, .needs = flags, .inexact = V_INEXACT, .op = {V_OPS}, .fused = {CPU_FUSE_LIST(V_FUSED)},           \
         .probe = {probe_read, probe_multiply, probe_multiply_int8}, .wire = &v_wire, .scan = &v_scan,                  \
+        .stream = v_stream, .stream_rows = QSTREAM_ROWS,                                                               \
     }

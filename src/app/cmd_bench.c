@@ -279,6 +279,13 @@ static void print_rows(const json *root)
            json_num(json_get(root, "int8_peak_tops"), 0), (int)json_int(json_get(root, "threads"), 0),
            json_str(json_get(root, "isa"), ""), json_str(json_get(root, "cpu_model"), ""),
            json_num(json_get(root, "peak_rss_bytes"), 0) / (1 << 20), json_str(json_get(root, "logits_hash"), ""));
+    const json *ways = json_first(json_get(root, "fetch"));
+    if (ways) printf("weights fetched ahead, for one row and for two:");
+    for (const json *w = ways; w; w = json_next(w)) {
+        printf("%s %s", w == ways ? "" : ",", json_key(w));
+        for (const json *way = json_first(w); way; way = json_next(way)) printf(" %s", json_str(way, ""));
+    }
+    if (ways) putchar('\n');
 }
 
 /* Numbers with commas between, each from `least` to `most`. */
@@ -435,6 +442,7 @@ static int bench_model(const bench_options *asked, const bench_grid *grid, json 
     json_add_num(root, "int8_peak_tops", x.best.int8 * 1e-12);
     json_add_str(root, "cpu_model", cpu_model());
     json_add_str(root, "isa", info->isa);
+    engine_tell(g, json_add_object(root, "fetch"));
     json_add_num(root, "peak_rss_bytes",
                  (double)use.ru_maxrss * 1024 - (double)cpu_probe_bytes(x.probe)); /* not ours */
     json_add_str(root, "logits_hash", hash);

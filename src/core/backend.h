@@ -16,6 +16,7 @@
  * other calls still return, with an error. */
 #pragma once
 #include "base/err.h"
+#include "base/json.h"
 #include "core/best_logit.h"
 #include "core/program.h"
 #include "core/step.h"
@@ -120,6 +121,7 @@ struct backend {
     const char *(*fused)(const segment *s, uint32_t i, uint32_t *n);
     const wire_ops *(*wire)(void);        /* codecs by the best instructions of this processor; NULL: wire_reference */
     const char *(*isa)(const dev *d);     /* what its kernels are made for: "avx2"; static text */
+    void (*tell)(const dev *d, json *to); /* adds what it has chosen by measurement to an object; NULL: nothing */
     uint64_t (*held_bytes)(const dev *d); /* memory taken for weights and pages, without mapped files */
 };
 

@@ -533,3 +533,5 @@ int engine_plan_json(const engine *g, const double *seconds, json *root, err *e)
 {
     return plan_json(g->placed, seconds, root, e);
 }
+
+void engine_tell(const engine *g, json *to) { plan_tell(g->placed, to); }

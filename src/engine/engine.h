@@ -55,6 +55,8 @@ const token_trie *engine_token_trie(engine *g, err *e);
 /* What lies where: plan/plan_show.h. */
 int engine_plan_text(const engine *g, bool dump, buf *out, err *e);
 int engine_plan_json(const engine *g, const double *seconds, json *root, err *e);
+/* Adds what the first device here has chosen by measurement: plan/plan_show.h. */
+void engine_tell(const engine *g, json *to);
 
 /* Pages on disk, after engine_open and before the first query. Texts find pages on disk as they find pages in memory.
  * Pages of another model, arithmetic or division over devices are never found. Pages on nodes are not kept.

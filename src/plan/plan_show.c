@@ -18,11 +18,24 @@ uint64_t plan_weight_bytes(const plan *l, int64_t rows, uint64_t *count)
     return (uint64_t)(sum + 0.5);
 }
 
-const char *plan_isa(const plan *l)
+/* The first one here; NULL: all are on nodes. */
+static const segment *first_here(const plan *l)
 {
     int i = 0;
-    while (i + 1 < l->n && !l->ranks[i].seg.on) i++;
-    return l->ranks[i].seg.on ? l->ranks[i].seg.be->isa(l->ranks[i].seg.on) : "";
+    while (i < l->n && !l->ranks[i].seg.on) i++;
+    return i < l->n ? &l->ranks[i].seg : NULL;
+}
+
+const char *plan_isa(const plan *l)
+{
+    const segment *s = first_here(l);
+    return s ? s->be->isa(s->on) : "";
+}
+
+void plan_tell(const plan *l, json *to)
+{
+    const segment *s = first_here(l);
+    if (s && s->be->tell) s->be->tell(s->on, to);
 }
 
 static double mebi(uint64_t n) { return (double)n / (1 << 20); }
@@ -295,6 +308,7 @@ static void add_rank(const plan *l, int i, const plan_part *part, double seconds
     if (r->seg.on) json_add_int(one, "step_bytes", (int64_t)step_bytes(r, part));
     if (seconds > 0) json_add_num(one, "tokens_per_s", 1 / seconds);
     if (plan_as(l, i)) json_add_str(one, "as", plan_as(l, i));
+    if (r->seg.on && r->seg.be->tell) r->seg.be->tell(r->seg.on, json_add_object(one, "fetch"));
 }
 
 static void add_edge(void *self, const edge_shown *e)
