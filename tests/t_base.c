@@ -171,6 +171,37 @@ static void json_prints_exactly(void **state)
     buf_free(&b);
 }
 
+static void marks_are_left_out(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes;
+        size_t n, left;
+        bool wide;
+    } cases[] = {{"\xef\xbb\xbf{}", 5, 2, false},
+                 {"\xef\xbb\xbf", 3, 0, false},
+                 {"\xef\xbb", 2, 2, false},
+                 {"", 0, 0, false},
+                 {"{}", 2, 2, false},
+                 {"\xff\xfe{\0", 4, 4, true},
+                 {"\xfe\xff\0{", 4, 4, true}};
+    const char *path = temp_path("marked");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        span s = span_of(cases[i].bytes, cases[i].n);
+        buf b = {0};
+        err e = {0};
+        assert_int_equal(utf8_unmark(&s, "F", &e), cases[i].wide ? ERR_FORMAT : OK);
+        if (cases[i].wide) assert_non_null(strstr(e.msg, "F: a byte order mark says that this is UTF-16"));
+        assert_int_equal(s.n, cases[i].left);
+        FILE *f = fopen(path, "wb");
+        assert_true(f && fwrite(cases[i].bytes, 1, cases[i].n, f) == cases[i].n && fclose(f) == 0);
+        assert_int_equal(file_read_text(&b, path, 100, &e), cases[i].wide ? ERR_FORMAT : OK);
+        if (!cases[i].wide) assert_true(span_eq(buf_span(&b), span_of(cases[i].bytes + cases[i].n - s.n, s.n)));
+        buf_free(&b);
+    }
+    unlink(path);
+}
+
 static void utf8_is_strict(void **state)
 {
     (void)state;
@@ -261,6 +292,7 @@ int main(void)
         cmocka_unit_test(json_is_strict),
         cmocka_unit_test(json_prints_exactly),
         cmocka_unit_test(utf8_is_strict),
+        cmocka_unit_test(marks_are_left_out),
         cmocka_unit_test(halves_round_to_even),
         cmocka_unit_test(shrinking_file_is_survived),
         cmocka_unit_test(released_pages_leave_memory_and_come_back),

@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "models/import/import_settings.h"
 #include "models/import/import_write.h"
 
@@ -162,7 +163,7 @@ static int convert(original_service *s, const char *asked, const char *model, co
     buf text = {0}, generate = {0}, settings = {0}, remarks = {0};
     buf_printf(&remarks, "# [model.%s] of %s\n", id, s->path);
     rc = service_settings(s, section, &generate, &settings, &remarks, e);
-    if (!rc) rc = file_read(&text, spec, FILE_MAX, e);
+    if (!rc) rc = file_read_text(&text, spec, FILE_MAX, e);
     if (!rc && (generate.bad || settings.bad || remarks.bad)) rc = short_of_memory(e);
     import_place place = {.dir = dir,
                           .model = model,
@@ -202,14 +203,16 @@ int import_file(const char *path, const char *id, const char *model, const ckpt 
 {
     buf text = {0};
     int rc = file_read_regular(&text, path, FILE_MAX, e);
+    span body = buf_span(&text);
+    if (!rc) rc = utf8_unmark(&body, path, e);
     char *dir = rc ? NULL : folder_of(path, e);
     if (!rc && !dir) rc = e->code;
     bool is_json = false, comment = false;
-    for (size_t i = 0; i < text.n && !is_json; i++) {
-        if (text.p[i] == '\n') comment = false;
-        else if (text.p[i] == '#') comment = true;
-        else if (!comment && !isspace(text.p[i])) {
-            is_json = text.p[i] == '{';
+    for (size_t i = 0; i < body.n && !is_json; i++) {
+        if (body.p[i] == '\n') comment = false;
+        else if (body.p[i] == '#') comment = true;
+        else if (!comment && !isspace(body.p[i])) {
+            is_json = body.p[i] == '{';
             break;
         }
     }

@@ -50,9 +50,9 @@ static int read_line(original_service *s, const char *line, size_t n, const char
 
 int service_read(original_service *s, span text, err *e)
 {
+    int rc = utf8_unmark(&text, s->path, e);
     const char *section = "", *p = (const char *)text.p, *end = p + text.n;
-    int rc = utf8_is_valid(text) ? OK : err_set(e, ERR_FORMAT, "%s: not UTF-8 text", s->path);
-    if (text.n >= 3 && memcmp(p, "\xEF\xBB\xBF", 3) == 0) p += 3;
+    if (!rc && !utf8_is_valid(text)) rc = err_set(e, ERR_FORMAT, "%s: not UTF-8 text", s->path);
     while (p < end && !rc) {
         const char *stop = memchr(p, '\n', (size_t)(end - p));
         size_t n = stop ? (size_t)(stop - p) : (size_t)(end - p);

@@ -137,7 +137,7 @@ static int read_disk(spec *s, loaded *l, const char *path, err *e)
 {
     buf b = {0};
     char *dir = file_dir(path);
-    int rc = dir ? file_read(&b, path, SPEC_BYTES_MAX, e) : short_of_memory(e);
+    int rc = dir ? file_read_text(&b, path, SPEC_BYTES_MAX, e) : short_of_memory(e);
     if (!rc) rc = parse_text(s, l, buf_span(&b), path, dir, e);
     mem_free(dir);
     buf_free(&b);

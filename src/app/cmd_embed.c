@@ -120,7 +120,7 @@ static int read_lines(const engine *g, bool jsonl, int threads, inputs *in, err 
     buf text = {0};
     span *line = NULL;
     size_t n = 0, cap = 0, bad = SIZE_MAX;
-    int rc = file_read(&text, "-", TEXT_MAX, e);
+    int rc = file_read_text(&text, "-", TEXT_MAX, e);
     (void)threads; /* without OpenMP */
     for (span rest = buf_span(&text); !rc && rest.n;) {
         const uint8_t *end = memchr(rest.p, '\n', rest.n);

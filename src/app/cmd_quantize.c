@@ -131,7 +131,7 @@ static int read_policy(const quantize_flags *f, weight_policy *p, err *e)
     if (!rc && is_gguf(f)) rc = check_gguf(f, p, e);
     if (rc || !f->policy) return rc;
     buf text = {0};
-    rc = file_read(&text, f->policy, POLICY_MAX, e);
+    rc = file_read_text(&text, f->policy, POLICY_MAX, e);
     if (!rc) rc = policy_read(p, buf_span(&text), f->policy, e);
     buf_free(&text);
     return rc;

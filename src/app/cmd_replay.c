@@ -127,7 +127,7 @@ static int run_replay(const invocation *v, err *e)
     checking c = {.path = v->operand[0]};
     json *root = v->json ? json_new_object() : NULL;
     buf text = {0};
-    int rc = file_read(&text, c.path, FILE_MAX, e);
+    int rc = file_read_text(&text, c.path, FILE_MAX, e);
     if (!rc) rc = engine_open(&c.g, &o->model, e);
     if (!rc) rc = engine_fingerprint(c.g, &c.here, e);
     c.results = json_add_array(root, "receipts");

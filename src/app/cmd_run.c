@@ -318,7 +318,7 @@ static int read_prompt(const engine *eng, run_options *o, const chat_template *c
     if (o->ids) return ids_parse(out, o->ids, e);
     buf b = {0};
     const conversation_options told = conversation_of(o);
-    int rc = o->prompt ? OK : file_read(&b, o->file ? o->file : "-", PROMPT_BYTES_MAX, e);
+    int rc = o->prompt ? OK : file_read_text(&b, o->file ? o->file : "-", PROMPT_BYTES_MAX, e);
     if (!rc && chat) rc = conversation_prompt(eng, chat, &told, o->prompt ? o->prompt : buf_cstr(&b), out, e);
     else if (!rc) rc = encode_prompt(eng, o, o->prompt ? span_str(o->prompt) : buf_span(&b), out, e);
     buf_free(&b);

@@ -56,8 +56,8 @@ static int run_template(const invocation *v, err *e)
     jinja_input in = {.now = time(NULL)};
     if (!o->file) return err_set(e, ERR_USAGE, "template: --file is missing");
     int rc = o->now ? read_day(o->now, &in.now, e) : OK;
-    if (!rc) rc = file_read(&source, o->file, TEMPLATE_BYTES_MAX, e);
-    if (!rc && o->context) rc = file_read(&context, o->context, CONTEXT_BYTES_MAX, e);
+    if (!rc) rc = file_read_text(&source, o->file, TEMPLATE_BYTES_MAX, e);
+    if (!rc && o->context) rc = file_read_text(&context, o->context, CONTEXT_BYTES_MAX, e);
     in.context = o->context ? buf_span(&context) : span_str("{}");
     if (!rc) rc = render(o, &in, buf_span(&source), e);
     buf_free(&source);

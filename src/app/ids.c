@@ -45,7 +45,7 @@ int ids_parse(token_list *out, const char *text, err *e)
     if (text[0] != '@') return ids_parse_text(out, span_str(text), "--ids", e);
     buf b = {0};
     const char *name = strcmp(text, "@-") == 0 ? "standard input" : text + 1;
-    int rc = file_read(&b, text + 1, IDS_FILE_MAX, e);
+    int rc = file_read_text(&b, text + 1, IDS_FILE_MAX, e);
     if (!rc) rc = ids_parse_text(out, buf_span(&b), name, e);
     buf_free(&b);
     return rc;

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -267,6 +268,17 @@ int file_read(buf *out, const char *path, size_t max, err *e)
     if (!rc && !use_stdin) rc = refuse_pointer(path, buf_span(out), e);
     if (!use_stdin) fclose(f);
     return rc;
+}
+
+int file_read_text(buf *out, const char *path, size_t max, err *e)
+{
+    int rc = file_read(out, path, max, e);
+    span text = buf_span(out);
+    if (!rc) rc = utf8_unmark(&text, strcmp(path, "-") == 0 ? "standard input" : path, e);
+    if (rc || text.n == out->n) return rc;
+    memmove(out->p, text.p, text.n);
+    out->n = text.n;
+    return OK;
 }
 
 int file_read_regular(buf *out, const char *path, size_t max, err *e)

@@ -47,6 +47,8 @@ void file_release(const void *p, size_t n);
 
 /* Reads a whole file of at most `max` bytes (a larger one: ERR_LIMIT). "-" reads standard input. */
 int file_read(buf *out, const char *path, size_t max, err *e);
+/* As file_read, for text: without a byte order mark (utf8_unmark). */
+int file_read_text(buf *out, const char *path, size_t max, err *e);
 /* As file_read, for files that belong to a model: FIFOs, devices and folders are refused (ERR_IO), never waited for. */
 int file_read_regular(buf *out, const char *path, size_t max, err *e);
 

@@ -182,8 +182,8 @@ static int check_bytes(span text, const char *what, err *e)
 int ini_read(ini *out, span text, const char *what, err *e)
 {
     *out = (ini){0};
-    if (text.n >= 3 && memcmp(text.p, "\xef\xbb\xbf", 3) == 0) text = span_of(text.p + 3, text.n - 3);
-    int rc = check_bytes(text, what, e);
+    int rc = utf8_unmark(&text, what, e);
+    if (!rc) rc = check_bytes(text, what, e);
     if (rc) return rc;
     reading r = {.text = text, .what = what, .out = out, .e = e};
     int bad = ini_parse_stream(next_line, &r, on_key, &r);

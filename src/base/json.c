@@ -275,9 +275,9 @@ int json_parse(json **out, span text, const char *what, err *e)
 {
     *out = NULL;
     use_mem();
-    if (text.n >= 3 && memcmp(text.p, "\xef\xbb\xbf", 3) == 0) text = span_of(text.p + 3, text.n - 3);
+    int rc = utf8_unmark(&text, what, e);
     scan s = {.p = text.p, .n = text.n, .what = what, .e = e};
-    int rc = scan_text(&s);
+    if (!rc) rc = scan_text(&s);
     if (!rc) rc = parse_scanned(out, &s);
     mem_free(s.longs);
     return rc;

@@ -91,3 +91,10 @@ size_t utf8_incomplete_tail(span s)
     }
     return 0;
 }
+
+int utf8_unmark(span *text, const char *what, err *e)
+{
+    if (span_starts(*text, "\xef\xbb\xbf")) *text = span_of(text->p + 3, text->n - 3);
+    if (!span_starts(*text, "\xff\xfe") && !span_starts(*text, "\xfe\xff")) return OK;
+    return err_set(e, ERR_FORMAT, "%s: a byte order mark says that this is UTF-16: save it as UTF-8", what);
+}

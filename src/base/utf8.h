@@ -1,5 +1,6 @@
 /* utf8.h - UTF-8, strictly (Unicode 15, table 3-7): no overlong forms, no surrogates, nothing above U+10FFFF. */
 #pragma once
+#include "base/err.h"
 #include "base/span.h"
 
 #include <stdbool.h>
@@ -26,6 +27,10 @@ size_t utf8_ascii_run(const uint8_t *p, size_t n);
 size_t utf8_encode(uint32_t c, uint8_t out[4]);
 
 bool utf8_is_valid(span s);
+
+/* The text without the byte order mark that some editors put before it. ERR_FORMAT: a mark says that its characters
+ * have 16 or 32 bits. `what`: the file's name. */
+int utf8_unmark(span *text, const char *what, err *e);
 
 /* How many bytes at the end of s are the beginning of a character that is not complete yet (0..3): what a streaming
  * detokenizer holds back. */

@@ -1,6 +1,8 @@
 /* key_file.c - see key_file.h. */
 #include "net/key_file.h"
 
+#include "base/utf8.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -8,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { DIGITS = 2 * KEY_BYTES, TEXT_MAX = DIGITS + 8 };
+enum { DIGITS = 2 * KEY_BYTES, TEXT_MAX = DIGITS + 12 };
 
 static int digit_value(char c)
 {
@@ -47,7 +49,9 @@ int key_file_read(uint8_t key[KEY_BYTES], const char *path, err *e)
     else if (st.st_mode & 077) rc = err_set(e, ERR_FORMAT, "%s: others may read this key: chmod 600 %s", path, path);
     else if ((n = read(fd, text, sizeof text)) < 0) rc = err_set(e, ERR_IO, "%s: %s", path, strerror(errno));
     close(fd);
-    return rc ? rc : parse_key(key, text, (size_t)n, path, e);
+    span digits = span_of(text, rc ? 0 : (size_t)n);
+    if (!rc) rc = utf8_unmark(&digits, path, e);
+    return rc ? rc : parse_key(key, (const char *)digits.p, digits.n, path, e);
 }
 
 int key_file_write(const char *path, err *e)

@@ -46,7 +46,7 @@ int keys_read(key_list *out, const char *path, err *e)
 {
     *out = (key_list){0};
     buf b = {0};
-    int rc = file_read(&b, path, KEY_FILE_MAX, e);
+    int rc = file_read_text(&b, path, KEY_FILE_MAX, e);
     for (size_t at = 0; !rc && at < b.n;) {
         const uint8_t *nl = memchr(b.p + at, '\n', b.n - at);
         size_t end = nl ? (size_t)(nl - b.p) : b.n;

@@ -28,7 +28,7 @@ int chat_options_open(chat_template **out, const chat_options *o, const tokenize
     }
     if (!o->chat_template && !own)
         return err_set(e, ERR_NOT_FOUND, "this model has no chat template; --chat-template FILE gives one");
-    int rc = o->chat_template ? file_read(&text, o->chat_template, TEMPLATE_BYTES_MAX, e) : OK;
+    int rc = o->chat_template ? file_read_text(&text, o->chat_template, TEMPLATE_BYTES_MAX, e) : OK;
     if (!rc) rc = chat_template_open(out, o->chat_template ? buf_span(&text) : span_str(own), o->chat_format, t, e);
     if (rc) err_wrap(e, "%s", o->chat_template ? o->chat_template : "chat");
     buf_free(&text);

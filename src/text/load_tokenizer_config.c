@@ -2,6 +2,7 @@
 #include "text/load_tokenizer_config.h"
 
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "text/load_hf_steps.h"
 
 #include <stdlib.h>
@@ -43,7 +44,8 @@ static int read_chat(char **out, const file_folder *in, err *e)
     int rc = folder_open(&f, in, name, e);
     if (rc) return rc;
     if (f.bytes.n > CONFIG_FILE_MAX) rc = err_set(e, ERR_LIMIT, "%s: larger than %d bytes", f.path, CONFIG_FILE_MAX);
-    else if (!(*out = mem_strn((const char *)f.bytes.p, f.bytes.n)))
+    else rc = utf8_unmark(&f.bytes, f.path, e);
+    if (!rc && !(*out = mem_strn((const char *)f.bytes.p, f.bytes.n)))
         rc = err_set(e, ERR_MEMORY, "%s: out of memory", f.path);
     folder_file_close(&f);
     return rc;

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "text/load_class.h"
 #include "text/load_gguf_vocab.h"
 #include "text/load_hf_json.h"
@@ -39,6 +40,7 @@ static int load_vocab_json(opening *o, const json *root, const char *path)
     while (*models && !folder_has(&o->in, *models)) models++;
     o->takes_pre = !*models;
     int rc = folder_open(&other, &o->in, *models ? *models : "merges.txt", o->e);
+    if (!rc && !*models) rc = utf8_unmark(&other.bytes, other.path, o->e);
     if (!rc)
         rc = *models ? load_numbered_spm(o->t, root, other.bytes, other.path, &o->side, o->e)
                      : load_byte_bpe(o->t, root, other.bytes, path, o->pre, &o->side, o->e);
@@ -78,6 +80,8 @@ static int load_gguf_bytes(opening *o, span file, const char *path)
 static int load_bytes(opening *o, span file, const char *path)
 {
     size_t blank = 0;
+    int rc = utf8_unmark(&file, path, o->e);
+    if (rc) return rc;
     while (blank < file.n &&
            (file.p[blank] == ' ' || file.p[blank] == '\n' || file.p[blank] == '\r' || file.p[blank] == '\t'))
         blank++;
