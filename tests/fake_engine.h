@@ -357,6 +357,8 @@ void engine_wake(engine *g)
     pthread_mutex_unlock(&g->lock);
 }
 
+void engine_watch_files(engine *g) { (void)g; }
+
 bool engine_unavailable(engine *g, err *why)
 {
     (void)g;
