@@ -98,6 +98,27 @@ static void base64_and_dimensions(void **state)
     }
 }
 
+/* Texts that are longer than the model takes are cut, which the reply tells by their numbers. */
+static void long_texts_are_cut(void **state)
+{
+    (void)state;
+    char body[700], text[201];
+    memset(text, 'a', 200);
+    text[200] = 0;
+    snprintf(body, sizeof body, "{\"input\":[\"%s\",\"short\",\"%s\"]}", text, text);
+    assert_int_equal(call("POST", path, body), 200);
+    json *j = parsed();
+    const json *cut = json_get(j, "truncated");
+    assert_int_equal(json_count(cut), 2);
+    assert_int_equal(json_int(json_at(cut, 0), -1), 0);
+    assert_int_equal(json_int(json_at(cut, 1), -1), 2);
+    json_free(j);
+    assert_int_equal(call("POST", path, "{\"input\":\"short\"}"), 200);
+    j = parsed();
+    assert_int_equal(json_type(json_get(j, "truncated")), JSON_NULL);
+    json_free(j);
+}
+
 static void what_is_refused(void **state)
 {
     (void)state;
@@ -123,10 +144,12 @@ static void what_is_refused(void **state)
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         expect_error(bad[i].status, call("POST", path, bad[i].body), bad[i].at, bad[i].code);
-    static char big[400] = "{\"input\":\"";
-    memset(big + 10, 'a', 200);
-    strcat(big, "\"}");
-    expect_error(400, call("POST", path, big), "input", "context_length_exceeded");
+    buf many = {0}; /* ids are not cut */
+    buf_str(&many, "{\"input\":[1");
+    for (int i = 0; i < 200; i++) buf_str(&many, ",1");
+    buf_str(&many, "]}");
+    expect_error(400, call("POST", path, buf_cstr(&many)), "input", "context_length_exceeded");
+    buf_free(&many);
     fake.waiting = 5000;
     expect_error(429, call("POST", path, "{\"input\":\"a\"}"), NULL, "queue_full");
     fake.waiting = 0;
@@ -209,6 +232,7 @@ int main(void)
         cmocka_unit_test(a_reply_has_the_shape_of_the_api),
         cmocka_unit_test(inputs_of_every_form),
         cmocka_unit_test(base64_and_dimensions),
+        cmocka_unit_test(long_texts_are_cut),
         cmocka_unit_test(what_is_refused),
         cmocka_unit_test(documents_are_ranked),
         cmocka_unit_test(other_models),

@@ -46,6 +46,8 @@ static const flag_group groups[] = {{"Embedding", own_rows, &own_count, offsetof
 typedef struct inputs {
     token_list ids, types;
     size_t *start, n, cap;
+    size_t n_cut; /* inputs longer than the model takes */
+    bool cut;     /* the last one that was read */
 } inputs;
 
 static int inputs_end_line(inputs *in, err *e)
@@ -90,7 +92,7 @@ static int read_value(const engine *g, const json *j, inputs *in, err *e)
     if (json_type(a) != JSON_STRING || (b && (json_type(b) != JSON_STRING || json_next(b))))
         return err_set(e, ERR_FORMAT, "neither a text, nor two, nor a list of ids");
     span second = span_str(json_str(b, ""));
-    return embedding_tokenize(g, span_str(json_str(a, "")), b ? &second : NULL, false, &in->ids, &in->types, e);
+    return embedding_tokenize(g, span_str(json_str(a, "")), b ? &second : NULL, &in->cut, &in->ids, &in->types, e);
 }
 
 /* Line `number` of standard input, to the end of in->ids. */
@@ -101,7 +103,7 @@ static int read_line(const engine *g, bool jsonl, span text, size_t number, inpu
     snprintf(where, sizeof where, "line %zu", number);
     int rc = jsonl ? json_parse(&j, text, where, e) : OK;
     if (rc) return rc;
-    rc = jsonl ? read_value(g, j, in, e) : embedding_tokenize(g, text, NULL, false, &in->ids, &in->types, e);
+    rc = jsonl ? read_value(g, j, in, e) : embedding_tokenize(g, text, NULL, &in->cut, &in->ids, &in->types, e);
     json_free(j);
     return rc ? err_wrap(e, "%s", where) : OK;
 }
@@ -146,8 +148,10 @@ static int read_lines(const engine *g, bool jsonl, int threads, inputs *in, err 
     if (bad != SIZE_MAX) rc = e->code;
     for (size_t i = 0; i < todo; i++) {
         if (!rc) rc = add_line(in, &of[i], e);
+        in->n_cut += of[i].cut;
         inputs_free(&of[i]);
     }
+    if (!rc && in->n_cut) log_line(LOG_WARN, "%zu of %zu texts are longer than the model takes: cut", in->n_cut, n);
     mem_free(of);
     mem_free(line);
     buf_free(&text);

@@ -33,27 +33,33 @@ static int encode(const engine *g, span text, const span *second, size_t most, t
     return tokenizer_encode_input(engine_tokenizer(g), &in, TOKENIZE_SPECIAL, ids, types, e);
 }
 
-int embedding_tokenize(const engine *g, span text, const span *second, bool strict, token_list *ids, token_list *types,
+/* Whether an input that has `most` tokens when it is cut has more without that. */
+static int was_cut(const engine *g, span text, const span *second, size_t most, bool *cut, err *e)
+{
+    token_list ids = {0}, types = {0};
+    const int rc = encode(g, text, second, 0, &ids, &types, e);
+    *cut = ids.n > most;
+    token_list_free(&ids);
+    token_list_free(&types);
+    return rc;
+}
+
+int embedding_tokenize(const engine *g, span text, const span *second, bool *cut, token_list *ids, token_list *types,
                        err *e)
 {
     const engine_info *i = engine_describe(g);
-    size_t ctx = (size_t)i->ctx, cut = i->embed_tokens > 0 && i->embed_tokens < i->ctx ? (size_t)i->embed_tokens : ctx;
-    size_t ids0 = ids->n, types0 = types->n;
+    const size_t most = (size_t)(i->embed_tokens > 0 && i->embed_tokens < i->ctx ? i->embed_tokens : i->ctx),
+                 ids0 = ids->n;
     buf joined = {0};
+    if (cut) *cut = false;
     if (!engine_tokenizer(g)) return err_set(e, ERR_USAGE, "this model has no tokenizer: give --tokenizer, or ids");
     if (i->embed_prompt && !second) {
         if (!buf_str(&joined, i->embed_prompt) || !buf_add(&joined, text.p, text.n))
             return err_set(e, ERR_MEMORY, "out of memory for a text");
         text = buf_span(&joined);
     }
-    int rc = encode(g, text, second, strict ? 0 : cut, ids, types, e);
-    if (!rc && strict && ids->n - ids0 > ctx)
-        rc = err_set(e, ERR_LIMIT, "the input has %zu tokens, the context holds %zu", ids->n - ids0, ctx);
-    if (!rc && ids->n - ids0 > cut) {
-        ids->n = ids0;
-        types->n = types0;
-        rc = encode(g, text, second, cut, ids, types, e);
-    }
+    int rc = encode(g, text, second, most, ids, types, e);
+    if (!rc && cut && ids->n - ids0 >= most) rc = was_cut(g, text, second, most, cut, e);
     if (!rc && ids->n == ids0 && i->bos >= 0 && !(token_list_add(ids, i->bos) && token_list_add(types, 0)))
         rc = err_set(e, ERR_MEMORY, "out of memory for a text");
     if (!rc && ids->n == ids0) rc = err_set(e, ERR_USAGE, "the text has no tokens");

@@ -8,9 +8,9 @@
 int embedding_check(const engine *g, bool scores, bool pooling_given, err *e);
 
 /* Appends ids and token types of a text, or of two as one input (second NULL: one). One text gets the model's default
- * prompt in front. Inputs are cut to the length that the model's files give. Those longer than the context are
- * ERR_LIMIT (strict), or cut to it. */
-int embedding_tokenize(const engine *g, span text, const span *second, bool strict, token_list *ids, token_list *types,
+ * prompt in front. Inputs are cut to the length that the model's files give, and to the context, as
+ * sentence-transformers does; *cut (NULL ok) says whether this one was. */
+int embedding_tokenize(const engine *g, span text, const span *second, bool *cut, token_list *ids, token_list *types,
                        err *e);
 
 /* One input, and where its result goes. */

@@ -108,7 +108,7 @@ static int read_input(const server *s, const json *one, pooled_input *in, err *e
 {
     if (json_type(one) == JSON_ARRAY) return read_ids(s, one, in, e);
     if (json_type(one) == JSON_STRING)
-        return embedding_tokenize(s->g, span_str(json_str(one, "")), NULL, true, &in->ids, &in->types, e);
+        return embedding_tokenize(s->g, span_str(json_str(one, "")), NULL, &in->cut, &in->ids, &in->types, e);
     return err_set(e, ERR_USAGE, "input: expected texts or lists of token ids, got %s", json_type_name(one));
 }
 

@@ -105,7 +105,7 @@ static int read_pairs(server *s, const rerank_fields *f, pooled_job **out, err *
         const char *text = text_of(d);
         if (!text) return err_set(e, ERR_USAGE, "documents: element %zu is no text", i);
         span second = span_str(text);
-        rc = embedding_tokenize(s->g, span_str(f->query), &second, false, &in->ids, &in->types, e);
+        rc = embedding_tokenize(s->g, span_str(f->query), &second, &in->cut, &in->ids, &in->types, e);
     }
     return rc;
 }

@@ -158,10 +158,18 @@ bool pooled_usage_write(buf *to, const pooled_job *j)
 {
     size_t n = 0;
     for (size_t i = 0; i < j->n; i++) n += j->in[i].ids.n;
-    return buf_printf(to,
-                      "\"usage\":{\"prompt_tokens\":%zu,\"total_tokens\":%zu,"
-                      "\"prompt_tokens_details\":{\"cached_tokens\":0}}",
-                      n, n);
+    buf_printf(to,
+               "\"usage\":{\"prompt_tokens\":%zu,\"total_tokens\":%zu,"
+               "\"prompt_tokens_details\":{\"cached_tokens\":0}}",
+               n, n);
+    bool any = false;
+    for (size_t i = 0; i < j->n; i++) {
+        if (!j->in[i].cut) continue;
+        buf_printf(to, "%s%zu", any ? "," : ",\"truncated\":[", i);
+        any = true;
+    }
+    if (any) buf_byte(to, ']');
+    return !to->bad;
 }
 
 void pooled_reply_err(exchange *x, const char *at, const err *e)
