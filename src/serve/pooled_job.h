@@ -44,8 +44,8 @@ void pooled_job_drop(pooled_job *j);
 /* Starts the queries; the job is the stream's from here. x->later or an error reply is set. */
 void pooled_job_start(pooled_job *j, exchange *x);
 
-/* "usage":{...} with the members of the OpenAI API; then "truncated":[...], the numbers of the inputs that were cut, where
- * there are such. */
+/* "usage":{...} with the members of the OpenAI API; then "truncated":[...], the numbers of the inputs that were cut,
+ * where there are such. */
 bool pooled_usage_write(buf *to, const pooled_job *j);
 /* The reply to an error of an input; `at`: its field. */
 void pooled_reply_err(exchange *x, const char *at, const err *e);
