@@ -175,6 +175,33 @@ static void test_origin(void **state)
     }
 }
 
+/* As Python has them, whatever their length (expected: jinja2 with json.loads and json.dumps). */
+static void test_whole_numbers_beyond_64_bits(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"{{a}} {{b|tojson}}", "123456789012345678901234567890 -99999999999999999999"},
+        {"{{c|tojson}} {{c}}", "[18446744073709551616, 9223372036854775807, 9223372036854775808, 1e+300] "
+                               "[18446744073709551616, 9223372036854775807, 9223372036854775808, 1e+300]"},
+        {"{{a is integer}} {{a is float}} {{a is number}} {{c[3] is integer}}", "True False True False"},
+        {"{{a == a}} {{a == c[0]}} {{a > 1}} {{b < 0}} {{1 if a else 0}}", "True False True True 1"},
+        {"{{'%s'|format(a)}} {{'%d'|format(a)}} {{'%d'|format(1e20)}}",
+         "123456789012345678901234567890 123456789012345678901234567890 100000000000000000000"},
+        {"{{h|tojson|length}} {{a|string|length}}", "400 30"}};
+    char context[700], nines[401];
+    memset(nines, '9', 400);
+    nines[400] = 0;
+    snprintf(context, sizeof context,
+             "{\"a\":123456789012345678901234567890,\"b\":-99999999999999999999,"
+             "\"c\":[18446744073709551616,9223372036854775807,9223372036854775808,1e300],\"h\":%s}",
+             nines);
+    const jinja_input in = {.context = span_str(context)};
+    int wrong = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        wrong += !check(cases[i][0], cases[i][0], &in, cases[i][1]);
+    assert_int_equal(wrong, 0);
+}
+
 static void test_limits(void **state)
 {
     (void)state;
@@ -220,8 +247,11 @@ static void test_limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_vectors),        cmocka_unit_test(test_templates_of_models),
-        cmocka_unit_test(test_language_cases), cmocka_unit_test(test_origin),
+        cmocka_unit_test(test_vectors),
+        cmocka_unit_test(test_templates_of_models),
+        cmocka_unit_test(test_language_cases),
+        cmocka_unit_test(test_origin),
+        cmocka_unit_test(test_whole_numbers_beyond_64_bits),
         cmocka_unit_test(test_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -175,7 +175,12 @@ static size_t put_directive(jinja_run *r, jtext *t, jstr s, size_t at, feed *fro
         jval_need(r, v);
         if (!jval_is_number(v)) jinja_fail(r, "%%%c format: a real number is required, not %s", type, jval_type(v));
         f.type = type == 'i' || type == 'u' ? 'd' : type;
-        if (v.kind == J_FLOAT && f.type == 'd') v = jval_int((int64_t)v.f);
+        if (v.kind == J_FLOAT && f.type == 'd' && v.digits) {
+            put_text(r, t, jval_text(v.digits).s, &f, '>');
+            return at + 1;
+        }
+        if (v.kind == J_FLOAT && f.type == 'd' && fabs(v.f) < 0x1p63) v = jval_int((int64_t)v.f);
+        else if (v.kind == J_FLOAT && f.type == 'd') f.type = 'f', f.precision = 0; /* all of its digits */
         put_number(r, t, v, &f);
     } else {
         jinja_fail(r, "unsupported format character '%c'", type >= 0x20 && type < 0x7f ? type : '?');

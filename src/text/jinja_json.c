@@ -107,25 +107,26 @@ static jval read_string(reader *x)
 
 static jval read_number(reader *x)
 {
-    char text[64];
-    size_t n = 0, digits;
+    const size_t from = x->at;
     bool whole = true;
-    if (peek(x) == '-') text[n++] = (char)x->p[x->at++];
-    for (digits = 0; n + 1 < sizeof text; digits++) {
-        int c = peek(x);
-        bool digit = c >= '0' && c <= '9';
-        if (!digit && (!digits || c < 0 || !strchr(".eE+-", c))) break;
-        whole = whole && digit;
-        text[n++] = (char)c;
-        x->at++;
-    }
+    if (peek(x) == '-') x->at++;
+    const size_t first = x->at;
+    for (int c; (c = peek(x)) >= 0 && ((c >= '0' && c <= '9') || (x->at > first && strchr(".eE+-", c))); x->at++)
+        whole = whole && c >= '0' && c <= '9';
+    const size_t n = x->at - from;
+    char *text = jinja_alloc(x->r, n + 1, 1), *end;
+    memcpy(text, x->p + from, n);
     text[n] = 0;
-    char *end;
     errno = 0;
-    double d = strtod(text, &end);
-    if (!digits || *end || end[-1] == '.' || !isfinite(d)) wrong(x, "not a number");
-    long long i = strtoll(text, NULL, 10);
-    return whole && !errno ? jval_int(i) : jval_float(d);
+    const double d = strtod(text, &end);
+    if (x->at == first || *end || end[-1] == '.' || (!whole && !isfinite(d))) wrong(x, "not a number");
+    errno = 0;
+    const long long i = strtoll(text, NULL, 10);
+    if (!whole) return jval_float(d);
+    if (!errno) return jval_int(i);
+    jval big = jval_float(d);
+    big.digits = text;
+    return big;
 }
 
 static jval read_value(reader *x, int depth);
@@ -323,7 +324,8 @@ static void write_value(jinja_run *r, jtext *t, jval v, const json_form *f, int 
     case J_BOOL: jtext_put(r, t, v.b ? "true" : "false"); break;
     case J_INT: jtext_show(r, t, v, false); break;
     case J_FLOAT:
-        if (isnan(v.f)) jtext_put(r, t, "NaN");
+        if (v.digits) jtext_put(r, t, v.digits);
+        else if (isnan(v.f)) jtext_put(r, t, "NaN");
         else if (isinf(v.f)) jtext_put(r, t, v.f < 0 ? "-Infinity" : "Infinity");
         else jtext_float(r, t, v.f);
         break;

@@ -187,7 +187,10 @@ void jtext_show(jinja_run *r, jtext *t, jval v, bool repr)
         snprintf(text, sizeof text, "%lld", (long long)v.i);
         jtext_put(r, t, text);
         break;
-    case J_FLOAT: jtext_float(r, t, v.f); break;
+    case J_FLOAT:
+        if (v.digits) jtext_put(r, t, v.digits);
+        else jtext_float(r, t, v.f);
+        break;
     case J_STRING:
         if (repr && v.safe) jtext_put(r, t, "Markup(");
         if (repr) show_quoted(r, t, v.s);
@@ -269,7 +272,7 @@ const char *jval_type(jval v)
     case J_NONE: return "NoneType";
     case J_BOOL: return "bool";
     case J_INT: return "int";
-    case J_FLOAT: return "float";
+    case J_FLOAT: return v.digits ? "int" : "float";
     case J_STRING: return v.safe ? "Markup" : "str";
     case J_LIST: return "list";
     case J_TUPLE: return "tuple";
@@ -320,6 +323,7 @@ bool jval_equal(jinja_run *r, jval a, jval b)
 {
     jinja_step(r, 1);
     if (jval_is_number(a) && jval_is_number(b)) {
+        if (a.kind == J_FLOAT && b.kind == J_FLOAT && a.digits && b.digits) return strcmp(a.digits, b.digits) == 0;
         if (a.kind == J_FLOAT || b.kind == J_FLOAT) return jval_number(a) == jval_number(b);
         return whole(a) == whole(b);
     }

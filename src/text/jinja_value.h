@@ -72,7 +72,10 @@ struct jval {
     union {
         bool b;
         int64_t i;
-        double f;
+        struct {
+            double f;
+            const char *digits; /* a whole number beyond 64 bits, as it was written; NULL: not one */
+        };
         jstr s;
         jlist *list; /* J_LIST, J_TUPLE, J_ITER, J_VIEW, J_RANGE */
         jdict *dict; /* J_DICT, J_NAMESPACE */
