@@ -9,6 +9,7 @@
 #include "io/ckpt_build.h"
 #include "io/contents_cache.h"
 #include "io/contents_disk.h"
+#include "net/supply.h"
 #include "node_rig.h"
 
 static char dir[256], kept[300];
@@ -202,12 +203,16 @@ static void a_node_does_not_believe(void **unused)
 {
     (void)unused;
     const char *cache = "build/t_decay.cache";
+    contents_roots held;
+    ckpt *c;
     engine *g;
     err e = {0};
-    uint64_t bytes;
     nodes n;
     begin();
-    assert_ok(hash(0, &bytes, &e), &e);
+    assert_ok(ckpt_open(&c, dir, &e), &e);
+    assert_ok(contents_roots_some(&held, c, NULL, kept, 0, 1, &e), &e);
+    contents_roots_free(&held);
+    ckpt_close(c);
     change_digest();
     nodes_open(&n, dir, NULL);
     for (int i = 0; i < 2; i++) {
@@ -225,12 +230,72 @@ static void a_node_does_not_believe(void **unused)
     end();
 }
 
+/* Changes a byte of what a node keeps of a model. */
+static void change_cache(const char *cache)
+{
+    DIR *d = opendir(cache);
+    bool done = false;
+    assert_non_null(d);
+    for (const struct dirent *f; (f = readdir(d));) {
+        char path[600];
+        if (!str_ends(f->d_name, ".tensors")) continue;
+        snprintf(path, sizeof path, "%s/%s", cache, f->d_name);
+        FILE *to = fopen(path, "r+b");
+        assert_non_null(to);
+        for (int c; !done && (c = fgetc(to)) != EOF;) {
+            if (!c) continue;
+            fseek(to, -1, SEEK_CUR);
+            done = fputc(c ^ 1, to) != EOF;
+        }
+        fclose(to);
+    }
+    closedir(d);
+    assert_true(done);
+}
+
+static uint64_t fetched_by(const nodes *n)
+{
+    const uint64_t before = supply_bytes();
+    engine *g;
+    err e = {0};
+    assert_ok(open_over(&g, n, &e), &e);
+    engine_close(g);
+    return supply_bytes() - before;
+}
+
+/* What the disk changed of a node's cache is fetched anew, and whoever uses it has to end. */
+static void a_cache_is_looked_at(void **unused)
+{
+    (void)unused;
+    const char *cache = "build/t_decay.cache";
+    engine *g;
+    err e = {0};
+    nodes n;
+    begin();
+    drop_folder(cache);
+    nodes_open(&n, NULL, cache);
+    const uint64_t all = fetched_by(&n);
+    assert_int_equal(fetched_by(&n), 0);
+    assert_ok(open_over(&g, &n, &e), &e);
+    change_cache(cache);
+    const double until = clock_now() + 60;
+    while (node_leases(n.at[0]) && clock_now() < until) usleep(10000);
+    assert_int_equal(node_leases(n.at[0]), 0);
+    engine_close(g);
+    const uint64_t again = fetched_by(&n);
+    assert_true(again > 0 && again <= all);
+    assert_int_equal(fetched_by(&n), 0);
+    nodes_close(&n);
+    drop_folder(cache);
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(digests_grow_old),        cmocka_unit_test(the_disk_is_read),
         cmocka_unit_test(an_idle_engine_looks),    cmocka_unit_test(a_node_looks),
-        cmocka_unit_test(a_node_does_not_believe),
+        cmocka_unit_test(a_node_does_not_believe), cmocka_unit_test(a_cache_is_looked_at),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* t_net_lease.c - messages about leases: they come back as written; every message that is cut short, longer, or beyond
  * its limits is refused; texts of others are shown without what steers a terminal. */
 #include "net/lease_msg.h"
+#include "net/msg.h"
 #include "net/on_measure.h"
 #include "net/trial_msg.h"
 
@@ -9,7 +10,7 @@
 
 #include <math.h>
 
-static lease_ask ask_of_test(void)
+static lease_ask ask_of_test(int protocol)
 {
     lease_ask a = {.rank = 1,
                    .ranks = 3,
@@ -26,22 +27,22 @@ static lease_ask ask_of_test(void)
                    .whole_experts = true,
                    .ends_away = true,
                    .codec_group = 128,
-                   .model_spec = span_str("[model]\nbase = llama\n"),
-                   .catalogue = span_of("tensors\0", 9)};
+                   .model_spec = span_str("[model]\nbase = llama\n")};
+    if (protocol < PROTOCOL_LISTS) a.flat = span_of("tensors\0", 9);
+    else a.list_bytes = 12345, memset(a.list, 7, sizeof a.list);
     memset(a.identity, 9, sizeof a.identity);
     for (int r = 0; r < 3; r++) memset(a.token[r], 20 + r, LEASE_TOKEN);
     return a;
 }
 
-static void asks_come_back(void **unused)
+static void ask_comes_back(int protocol)
 {
-    (void)unused;
-    const lease_ask a = ask_of_test();
+    const lease_ask a = ask_of_test(protocol);
     lease_ask b;
     buf m = {0};
     err e = {0};
-    assert_true(lease_ask_write(&m, &a));
-    assert_ok(lease_ask_read(&b, buf_span(&m), &e), &e);
+    assert_true(lease_ask_write(&m, &a, protocol));
+    assert_ok(lease_ask_read(&b, buf_span(&m), protocol, &e), &e);
     const span *x = &a.devices;
     span *y = &b.devices;
     for (int i = 0; i < 7; i++) { /* texts lie one after another */
@@ -51,18 +52,24 @@ static void asks_come_back(void **unused)
     assert_memory_equal(&a, &b, sizeof a);
     for (size_t n = 0; n < m.n; n++) {
         err cut = {0};
-        assert_int_equal(lease_ask_read(&b, span_of(m.p, n), &cut), ERR_FORMAT);
+        assert_int_equal(lease_ask_read(&b, span_of(m.p, n), protocol, &cut), ERR_FORMAT);
     }
     buf_byte(&m, 0);
-    assert_int_equal(lease_ask_read(&b, buf_span(&m), &e), ERR_FORMAT);
+    assert_int_equal(lease_ask_read(&b, buf_span(&m), protocol, &e), ERR_FORMAT);
     buf_free(&m);
+}
+
+static void asks_come_back(void **unused)
+{
+    (void)unused;
+    for (int protocol = PROTOCOL_MIN; protocol <= PROTOCOL_MAX; protocol++) ask_comes_back(protocol);
 }
 
 static void impossible_asks_are_refused(void **unused)
 {
     (void)unused;
     for (int fault = 0; fault < 11; fault++) {
-        lease_ask a = ask_of_test(), b;
+        lease_ask a = ask_of_test(PROTOCOL_MAX), b;
         buf m = {0};
         err e = {0};
         switch (fault) {
@@ -77,16 +84,16 @@ static void impossible_asks_are_refused(void **unused)
         case 9: a.in_flight = 1 << 20; break;
         case 10: a.ctx = INT32_MAX; break;
         }
-        assert_true(lease_ask_write(&m, &a));
-        assert_int_equal(lease_ask_read(&b, buf_span(&m), &e), fault ? ERR_FORMAT : OK);
+        assert_true(lease_ask_write(&m, &a, PROTOCOL_MAX));
+        assert_int_equal(lease_ask_read(&b, buf_span(&m), PROTOCOL_MAX, &e), fault ? ERR_FORMAT : OK);
         buf_free(&m);
     }
-    lease_ask a = ask_of_test(), b;
+    lease_ask a = ask_of_test(PROTOCOL_MAX), b;
     buf m = {0};
     err e = {0};
-    assert_true(lease_ask_write(&m, &a));
+    assert_true(lease_ask_write(&m, &a, PROTOCOL_MAX));
     m.p[SHA256_BYTES + 4] = LINK_RANKS_MAX + 1; /* more ranks than tokens have room */
-    assert_int_equal(lease_ask_read(&b, buf_span(&m), &e), ERR_FORMAT);
+    assert_int_equal(lease_ask_read(&b, buf_span(&m), PROTOCOL_MAX, &e), ERR_FORMAT);
     buf_free(&m);
 }
 

@@ -204,7 +204,7 @@ static void other_protocols_are_named(void **unused)
     assert_ok(hello_read(&theirs, span_of(future, sizeof future), &e), &e);
     hello_of_test(&mine);
     assert_int_equal(hello_check(&mine, &theirs, false, &e), ERR_FORMAT);
-    assert_string_equal(e.msg, "speaks protocol 200 to 201, this is 1 to 2");
+    assert_string_equal(e.msg, "speaks protocol 200 to 201, this is 1 to 3");
 }
 
 static void arithmetic_must_be_the_same(void **unused)
@@ -402,8 +402,8 @@ static void who_does_not_fit_stays_outside(void **unused)
     bad.key[31] ^= 1;
     expect_refusal(&h, &bad, ERR_FORMAT, "the key is not accepted", 1);
     bad = good;
-    bad.me.protocol_min = 3, bad.me.protocol_max = 4;
-    expect_refusal(&h, &bad, ERR_FORMAT, "speaks protocol 1 to 2, this is 3 to 4", 2);
+    bad.me.protocol_min = 4, bad.me.protocol_max = 5;
+    expect_refusal(&h, &bad, ERR_FORMAT, "speaks protocol 1 to 3, this is 4 to 5", 2);
     bad = good;
     bad.me.arithmetic++;
     char says[100];

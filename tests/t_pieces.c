@@ -1,8 +1,10 @@
 /* t_pieces.c - weights of ranks on nodes: a node's own copy is used if its tensors hold what the leader's hold; a node
  * without one fetches what its rank reads, keeps it, and gives the same bits. */
 #include "copied_model.h"
+#include "base/hash_tree.h"
+#include "base/rng.h"
 #include "models/model.h"
-#include "net/store.h"
+#include "net/piece_proof.h"
 #include "net/supply.h"
 #include "node_rig.h"
 #include "rows_rig.h"
@@ -172,72 +174,90 @@ static void order_of_files_does_not_matter(void **unused)
 }
 
 /* The list of a model's tensors, as its leader sends it. */
-static void list_of_model(const char *path, buf *text, catalogue *told)
+static void list_of_model(const model *m, buf *text, uint32_t *order, catalogue *told)
 {
     err e = {0};
-    contents held;
-    model *m;
-    assert_ok(model_open(&m, &(model_options){.model_path = path}, &e), &e);
-    assert_ok(contents_hash(&held, m->weights, NULL, 1, &e), &e);
-    assert_true(catalogue_write(text, m->weights, &held, m->prog));
+    contents_roots held;
+    assert_ok(contents_roots_some(&held, m->weights, NULL, NULL, 0, 1, &e), &e);
+    assert_true(catalogue_write(text, order, m->weights, &held, m->prog));
     assert_ok(catalogue_read(told, buf_span(text), &e), &e);
-    contents_free(&held);
+    contents_roots_free(&held);
+}
+
+static uint64_t listed_bytes(const void *ctx, uint32_t i) { return ((const catalogue *)ctx)->tensor[i].t.bytes; }
+
+/* Any part of any tensor comes with what shows that it is the leader's: a leader that sends another byte is refused,
+ * before anything of it reaches the cache, and no answer but the right one is believed. */
+static void parts_prove_whose_they_are(void **unused)
+{
+    (void)unused;
+    static piece_ask a;
+    static uint8_t proof[PROOF_MAX], room[TREE_BYTES], bytes[PIECE_BYTES];
+    buf text = {0};
+    catalogue told;
+    model *m;
+    err e = {0};
+    assert_ok(model_open(&m, &(model_options){.model_path = "builtin"}, &e), &e);
+    uint32_t *order = mem_array(ckpt_count(m->weights), sizeof *order);
+    list_of_model(m, &text, order, &told);
+    for (uint32_t turn = 0; turn < 400; turn++) {
+        a.n = a.bytes = 0;
+        const uint32_t first = (uint32_t)(rng_bits(1, turn, 0) % told.n), stride = turn % 3;
+        for (uint32_t i = 0; i < 1 + turn % 40; i++) {
+            const uint32_t k = (first + i * stride) % told.n;
+            const uint64_t all = told.tensor[k].t.bytes, at = rng_bits(2, turn, i) % all;
+            uint64_t n = 1 + rng_bits(3, turn, i) % (turn % 2 ? 3000 : 90);
+            if (n > all - at) n = all - at;
+            if (n > TREE_BYTES - at % TREE_BYTES) n = TREE_BYTES - at % TREE_BYTES;
+            a.run[a.n++] = (byte_run){k, at, n};
+            a.bytes += (uint32_t)n;
+        }
+        assert_true(piece_proof_fits(&a));
+        const uint32_t size = piece_proof_bytes(&a, listed_bytes, &told);
+        assert_true(size <= sizeof proof);
+        piece_prove(&a, m->weights, order, proof);
+        assert_ok(piece_proof_check(&a, &told, span_of(proof, size), room, bytes, &e), &e);
+        const uint8_t *got = bytes;
+        for (uint32_t i = 0; i < a.n; got += a.run[i++].n)
+            assert_memory_equal(got, ckpt_at(m->weights, order[a.run[i].entry])->data + a.run[i].at, a.run[i].n);
+        const uint32_t at = (uint32_t)(rng_bits(4, turn, 0) % size);
+        proof[at] ^= 1;
+        assert_int_equal(piece_proof_check(&a, &told, span_of(proof, size), room, bytes, &e), ERR_FORMAT);
+        assert_non_null(strstr(e.msg, "that the leader sent are not those of its list"));
+        proof[at] ^= 1;
+        assert_int_equal(piece_proof_check(&a, &told, span_of(proof, size - 1), room, bytes, &e), ERR_FORMAT);
+        assert_int_equal(piece_proof_check(&a, &told, span_of(proof, size + 1), room, bytes, &e), ERR_FORMAT);
+    }
+    mem_free(order);
+    catalogue_free(&told);
+    buf_free(&text);
     model_close(m);
 }
 
-/* A peer with the key brought other bytes of a tensor, with their right digest: a leader's own come in their place. */
-static void what_others_brought_is_compared(void **unused)
-{
-    (void)unused;
-    static const char *const lies[] = {"model.layers.0.mlp.up_proj.weight", "model.layers.1.self_attn.q_proj.weight"};
-    static uint8_t bytes[PIECE_BYTES];
-    buf text = {0};
-    catalogue told;
-    store *s;
-    err e = {0};
-    nodes n;
-    drop_folder(cache_dir);
-    nodes_open(&n, NULL, cache_dir);
-    const uint64_t whole = fetched_by(&n, model_source, "A/cpu;B/cpu");
-    list_of_model(model_source, &text, &told);
-    assert_ok(store_open(&s, &told, cache_dir, 0, &e), &e);
-    for (int i = 0; i < 2; i++) {
-        const uint32_t k = map_get_str(&told.names, lies[i]);
-        uint8_t digest[SHA256_BYTES];
-        assert_true(k != MAP_NONE && told.tensor[k].t.bytes < sizeof bytes);
-        static piece_ask a;
-        a = (piece_ask){.n = 1, .bytes = (uint32_t)told.tensor[k].t.bytes, .run = {{k, 0, told.tensor[k].t.bytes}}};
-        sha256_of(bytes, a.bytes, digest);
-        assert_ok(store_put(s, &a, digest, bytes, &e), &e);
-    }
-    store_close(s);
-    assert_true(gives_same_bits(&n, model_source, "A/cpu;B/cpu", NULL));
-    assert_int_equal(fetched_by(&n, model_source, "A/cpu;B/cpu"), 0);
-    assert_true(whole > 0);
-    catalogue_free(&told);
-    buf_free(&text);
-    nodes_close(&n);
-    drop_folder(cache_dir);
-}
-
-/* A list that has not the digest it says opens no file of the cache. */
-static void lists_prove_their_digest(void **unused)
+/* What a list says of names, shapes or bytes is in its identity, and so in the name of what is kept. */
+static void lists_have_their_identity(void **unused)
 {
     (void)unused;
     buf text = {0};
-    catalogue told;
+    catalogue told, other;
+    model *m;
     err e = {0};
-    list_of_model(model_source, &text, &told);
-    catalogue_free(&told);
-    for (size_t i = 4 + strlen("safetensors"); i < text.n; i += 1 + text.n / 500) {
+    assert_ok(model_open(&m, &(model_options){.model_path = model_source}, &e), &e);
+    uint32_t *order = mem_array(ckpt_count(m->weights), sizeof *order);
+    list_of_model(m, &text, order, &told);
+    for (size_t i = 4; i < text.n; i += 1 + text.n / 500) {
         text.p[i] ^= 1;
         e = (err){0};
-        assert_int_not_equal(catalogue_read(&told, buf_span(&text), &e), OK);
+        if (catalogue_read(&other, buf_span(&text), &e) == OK) {
+            assert_memory_not_equal(other.identity, told.identity, SHA256_BYTES);
+            catalogue_free(&other);
+        }
         text.p[i] ^= 1;
     }
-    assert_ok(catalogue_read(&told, buf_span(&text), &e), &e);
     catalogue_free(&told);
+    mem_free(order);
     buf_free(&text);
+    model_close(m);
 }
 
 static int files_in_cache(void)
@@ -348,8 +368,8 @@ int main(void)
                                        cmocka_unit_test(packed_files_are_cut),
                                        cmocka_unit_test(cache_is_kept),
                                        cmocka_unit_test(order_of_files_does_not_matter),
-                                       cmocka_unit_test(what_others_brought_is_compared),
-                                       cmocka_unit_test(lists_prove_their_digest),
+                                       cmocka_unit_test(parts_prove_whose_they_are),
+                                       cmocka_unit_test(lists_have_their_identity),
                                        cmocka_unit_test(the_cache_is_bounded),
                                        cmocka_unit_test(hostile_asks_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);

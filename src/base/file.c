@@ -203,12 +203,18 @@ int file_restore(file_mapping *m, const char *path, err *e)
 
 file_id file_mapped_id(const file_mapping *m) { return m->id; }
 
-bool file_is(const char *path, const file_id *id)
+bool file_identify(const char *path, file_id *out)
 {
     struct stat st;
     if (stat(path, &st) != 0) return false;
-    const file_id now = id_of(&st);
-    return memcmp(&now, id, sizeof now) == 0;
+    *out = id_of(&st);
+    return true;
+}
+
+bool file_is(const char *path, const file_id *id)
+{
+    file_id now;
+    return file_identify(path, &now) && memcmp(&now, id, sizeof now) == 0;
 }
 
 bool file_settled(const char *path, const file_id *id)

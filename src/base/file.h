@@ -36,8 +36,9 @@ typedef struct file_id {
     uint64_t device, inode, bytes;
     int64_t modified, changed;
 } file_id;
-file_id file_mapped_id(const file_mapping *m);     /* when it was mapped */
-bool file_is(const char *path, const file_id *id); /* still that file, as it was */
+file_id file_mapped_id(const file_mapping *m);      /* when it was mapped */
+bool file_identify(const char *path, file_id *out); /* false: there is none */
+bool file_is(const char *path, const file_id *id);  /* still that file, as it was */
 /* Whether `path` is still that file, and that since so long that a later write must show in its times. */
 bool file_settled(const char *path, const file_id *id);
 

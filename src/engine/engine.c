@@ -129,6 +129,7 @@ static int open_leader(engine *g, double patience, err *e)
                                .timeout = o->peer_timeout,
                                .patience = patience,
                                .weights = o->weights,
+                               .list = &g->told,
                                .sequences = g->info.max_batch,
                                .inexact = o->exact && !strcmp(o->exact, "off"),
                                .on_lost = peers_lost,
@@ -485,6 +486,7 @@ void engine_close(engine *g)
     keep_close(g);
     draft_close(&g->guesses);
     engine_unplace(g);
+    own_list_free(&g->told);
     arena_free(&g->texts);
     mem_free(g->peers);
     mem_free(g->peers_before);

@@ -16,6 +16,7 @@
 #include "engine/step_time.h"
 #include "engine/steps.h"
 #include "models/model.h"
+#include "net/own_list.h"
 #include "plan/plan.h"
 
 #include <pthread.h>
@@ -38,6 +39,7 @@ struct engine {
     const program *prog;   /* the model's */
     plan *placed;          /* the program on its devices */
     struct leader *leader; /* of those on nodes; NULL: there are none */
+    own_list told;         /* what it tells them of the model, kept over recoveries */
     token_trie *trie;      /* NULL: nobody has asked for it yet */
     pthread_mutex_t trie_lock;
     tokenizer *tok, *target; /* target: of what an encoder-decoder writes, NULL: tok too */

@@ -1,6 +1,7 @@
-/* contents.c - see contents.h. A tensor is one thread's: SHA-256 has an order. */
+/* contents.c - see contents.h. A tensor, or a MiB of one as a tree, is one thread's. */
 #include "io/contents.h"
 
+#include "base/hash_tree.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "io/ckpt_build.h"
@@ -13,32 +14,50 @@ enum { GIB = 1 << 30, SLOW_BYTES = GIB }; /* what takes so long to hash that it 
 
 static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory for the digests of tensors"); }
 
-/* The place of a tensor in its file; false: its bytes are not there as they are used. */
-static bool place_of(const ckpt *c, const ckpt_entry *t, file_sum *out)
+/* What is known of a digest. */
+typedef enum { HASH_NEW, HASH_OLD, HASH_KNOWN, HASH_CHANGED } hash_state;
+
+/* What is hashed at once. */
+typedef struct part {
+    uint32_t tensor;
+    uint64_t at, bytes; /* of the tensor */
+    uint8_t *digest;
+    hash_state state;
+} part;
+
+typedef struct parts {
+    const ckpt *c;
+    sum_kind kind;
+    part *part;
+    size_t n;
+} parts;
+
+/* The place of a part in its file; false: its bytes are not there as they are used. */
+static bool place_of(const parts *p, const part *x, file_sum *out)
 {
-    if (!ckpt_entry_mapped(c, t)) return false;
-    *out = (file_sum){.offset = (uint64_t)(t->data - ckpt_file_bytes(c, t->file).p), .bytes = t->bytes};
+    const ckpt_entry *t = ckpt_at(p->c, x->tensor);
+    if (!ckpt_entry_mapped(p->c, t)) return false;
+    *out = (file_sum){
+        .offset = (uint64_t)(t->data - ckpt_file_bytes(p->c, t->file).p) + x->at, .bytes = x->bytes, .kind = p->kind};
     return true;
 }
 
-/* What is known of a tensor's digest. */
-typedef enum { SUM_NEW, SUM_OLD, SUM_KNOWN, SUM_CHANGED } sum_state;
-
-/* Digests that are remembered; state SUM_OLD: one from before `since`, to compare with. */
-static int remember(contents *o, const ckpt *c, const char *cache, int64_t since, uint8_t *state, err *e)
+/* Digests that are remembered; state HASH_OLD: one from before `since`, to compare with. */
+static int remember(parts *p, const char *cache, int64_t since, err *e)
 {
-    for (uint32_t f = 0; f < ckpt_file_count(c); f++) {
+    for (uint32_t f = 0; f < ckpt_file_count(p->c); f++) {
         file_sums sums = {0};
         file_id id;
-        if (!ckpt_file_id(c, f, &id)) continue;
+        if (!ckpt_file_id(p->c, f, &id)) continue;
         int rc = contents_cache_read(&sums, cache, &id, e);
-        for (uint32_t i = 0; i < ckpt_count(c) && !rc && sums.n; i++) {
+        for (size_t i = 0; i < p->n && !rc && sums.n; i++) {
+            part *x = &p->part[i];
             file_sum want;
             const file_sum *s = NULL;
-            if (ckpt_at(c, i)->file == f && place_of(c, ckpt_at(c, i), &want)) s = file_sums_find(&sums, &want);
+            if (ckpt_at(p->c, x->tensor)->file == f && place_of(p, x, &want)) s = file_sums_find(&sums, &want);
             if (!s) continue;
-            memcpy(o->tensor[i], s->digest, SHA256_BYTES);
-            state[i] = s->hashed > 0 && s->hashed >= since ? SUM_KNOWN : SUM_OLD;
+            memcpy(x->digest, s->digest, SHA256_BYTES);
+            x->state = s->hashed > 0 && s->hashed >= since ? HASH_KNOWN : HASH_OLD;
         }
         file_sums_free(&sums);
         if (rc) return rc;
@@ -46,69 +65,68 @@ static int remember(contents *o, const ckpt *c, const char *cache, int64_t since
     return OK;
 }
 
-static bool is_wanted(const bool *want, uint32_t i) { return !want || want[i]; }
-
-/* Whether somebody wrote to the file, or may have. */
+/* Whether nobody writes to the file, or can have. */
 static bool is_settled(const ckpt *c, uint32_t f, file_id *id)
 {
     return ckpt_file_id(c, f, id) && file_settled(ckpt_file(c, f), id);
 }
 
 /* Adds digests that are new to what is kept of each file. */
-static void keep(const contents *o, const ckpt *c, const char *cache, const bool *want, const uint8_t *state)
+static void keep(const parts *p, const char *cache)
 {
     const int64_t now = contents_clock();
-    for (uint32_t f = 0; f < ckpt_file_count(c); f++) {
+    for (uint32_t f = 0; f < ckpt_file_count(p->c); f++) {
         file_sums sums = {0};
         file_id id;
         err e = {0};
-        bool fresh = false, ok = ckpt_file_id(c, f, &id) && contents_cache_read(&sums, cache, &id, &e) == OK;
-        for (uint32_t i = 0; i < ckpt_count(c) && ok; i++) {
+        bool fresh = false, ok = ckpt_file_id(p->c, f, &id) && contents_cache_read(&sums, cache, &id, &e) == OK;
+        for (size_t i = 0; i < p->n && ok; i++) {
+            const part *x = &p->part[i];
             file_sum s;
-            if (ckpt_at(c, i)->file != f || state[i] == SUM_KNOWN || !is_wanted(want, i) ||
-                !place_of(c, ckpt_at(c, i), &s))
-                continue;
-            memcpy(s.digest, o->tensor[i], SHA256_BYTES);
+            if (ckpt_at(p->c, x->tensor)->file != f || x->state == HASH_KNOWN || !place_of(p, x, &s)) continue;
+            memcpy(s.digest, x->digest, SHA256_BYTES);
             s.hashed = now;
             ok = fresh = file_sums_add(&sums, &s);
         }
-        if (ok && fresh && is_settled(c, f, &id) && contents_cache_write(&sums, cache, &id, &e))
+        if (ok && fresh && is_settled(p->c, f, &id) && contents_cache_write(&sums, cache, &id, &e))
             log_line(LOG_DEBUG, "digests are not kept: %s", e.msg);
         file_sums_free(&sums);
     }
 }
 
-static void hash_rest(contents *o, const ckpt *c, const bool *want, uint8_t *state, int threads)
+static uint64_t hash_rest(parts *p, int threads)
 {
     uint64_t total = 0, done = 0;
     (void)threads; /* without OpenMP */
-    for (uint32_t i = 0; i < ckpt_count(c); i++)
-        if (state[i] != SUM_KNOWN && is_wanted(want, i)) total += ckpt_at(c, i)->bytes;
-    if (total >= SLOW_BYTES) log_line(LOG_INFO, "%s: hashing %.1f GiB of tensors", ckpt_path(c), (double)total / GIB);
+    for (size_t i = 0; i < p->n; i++) total += p->part[i].state == HASH_KNOWN ? 0 : p->part[i].bytes;
+    if (total >= SLOW_BYTES)
+        log_line(LOG_INFO, "%s: hashing %.1f GiB of tensors", ckpt_path(p->c), (double)total / GIB);
 #pragma omp parallel for num_threads(threads) schedule(dynamic)
-    for (uint32_t i = 0; i < ckpt_count(c); i++) {
-        const ckpt_entry *t = ckpt_at(c, i);
+    for (size_t i = 0; i < p->n; i++) {
+        part *x = &p->part[i];
+        const uint8_t *bytes = ckpt_at(p->c, x->tensor)->data + x->at;
         uint8_t digest[SHA256_BYTES];
-        if (state[i] == SUM_KNOWN || !is_wanted(want, i)) continue;
-        sha256_of(t->data, t->bytes, digest);
-        file_release(t->data, t->bytes);
-        if (state[i] == SUM_OLD && memcmp(digest, o->tensor[i], sizeof digest) != 0) state[i] = SUM_CHANGED;
-        memcpy(o->tensor[i], digest, sizeof digest);
+        if (x->state == HASH_KNOWN) continue;
+        if (p->kind == SUM_TREE) tree_root(bytes, x->bytes, digest);
+        else sha256_of(bytes, x->bytes, digest);
+        file_release(bytes, x->bytes);
+        if (x->state == HASH_OLD && memcmp(digest, x->digest, sizeof digest) != 0) x->state = HASH_CHANGED;
+        memcpy(x->digest, digest, sizeof digest);
 #pragma omp critical
-        log_progress("hash", done += t->bytes, total);
+        log_progress("hash", done += x->bytes, total);
     }
-    o->hashed = total;
+    return total;
 }
 
 /* A tensor that changed in a file that nobody wrote to. */
-static int find_decay(const ckpt *c, const char *cache, const uint8_t *state, err *e)
+static int find_decay(const parts *p, const char *cache, err *e)
 {
-    for (uint32_t i = 0; i < ckpt_count(c); i++) {
-        const ckpt_entry *t = ckpt_at(c, i);
+    for (size_t i = 0; i < p->n; i++) {
+        const ckpt_entry *t = ckpt_at(p->c, p->part[i].tensor);
         file_id id;
-        if (state[i] != SUM_CHANGED || !is_settled(c, t->file, &id)) continue;
+        if (p->part[i].state != HASH_CHANGED || !is_settled(p->c, t->file, &id)) continue;
         contents_cache_doubt(cache, &id);
-        return contents_decayed(ckpt_file(c, t->file), t->name, e);
+        return contents_decayed(ckpt_file(p->c, t->file), t->name, e);
     }
     return OK;
 }
@@ -119,6 +137,17 @@ int contents_decayed(const char *path, const char *tensor, err *e)
                    "%s: tensor '%.100s' has other contents than when it was hashed last, though nobody wrote to the "
                    "file: its disk changed it (copy the file anew)",
                    path, tensor);
+}
+
+/* Digests of all parts; *hashed: the bytes of those that were not remembered. */
+static int hash_parts(parts *p, const char *cache, int64_t since, int threads, uint64_t *hashed, err *e)
+{
+    int rc = cache ? remember(p, cache, since, e) : OK;
+    if (!rc) *hashed = hash_rest(p, threads);
+    if (!rc) rc = ckpt_check_torn(p->c, e);
+    if (!rc && cache) rc = find_decay(p, cache, e);
+    if (!rc && cache) keep(p, cache);
+    return rc;
 }
 
 static int by_name(const void *a, const void *b)
@@ -169,18 +198,52 @@ static int hash_all(contents *o, const ckpt *c, err *e)
 int contents_hash_some(contents *out, const ckpt *c, const bool *want, const char *cache, int64_t since, int threads,
                        err *e)
 {
-    uint8_t *state = mem_zero((size_t)ckpt_count(c) + 1, sizeof *state);
+    parts p = {.c = c, .kind = SUM_FLAT, .part = mem_array((size_t)ckpt_count(c) + 1, sizeof *p.part)};
     *out = (contents){.tensor = mem_zero((size_t)ckpt_count(c) + 1, sizeof *out->tensor)};
-    int rc = state && out->tensor ? OK : no_memory(e);
-    if (!rc && cache) rc = remember(out, c, cache, since, state, e);
-    if (!rc) hash_rest(out, c, want, state, threads);
-    if (!rc) rc = ckpt_check_torn(c, e);
-    if (!rc && cache) rc = find_decay(c, cache, state, e);
-    if (!rc && cache) keep(out, c, cache, want, state);
+    int rc = p.part && out->tensor ? OK : no_memory(e);
+    for (uint32_t i = 0; i < ckpt_count(c) && !rc; i++)
+        if (!want || want[i])
+            p.part[p.n++] = (part){.tensor = i, .bytes = ckpt_at(c, i)->bytes, .digest = out->tensor[i]};
+    if (!rc) rc = hash_parts(&p, cache, since, threads, &out->hashed, e);
     if (!rc && !want) rc = hash_all(out, c, e);
-    mem_free(state);
+    mem_free(p.part);
     if (rc) contents_free(out);
     return rc;
+}
+
+uint64_t contents_trees(uint64_t bytes) { return bytes / TREE_BYTES + (bytes % TREE_BYTES != 0); }
+
+int contents_roots_some(contents_roots *out, const ckpt *c, const bool *want, const char *cache, int64_t since,
+                        int threads, err *e)
+{
+    uint64_t n = 0, hashed;
+    for (uint32_t i = 0; i < ckpt_count(c); i++) n += contents_trees(ckpt_at(c, i)->bytes);
+    parts p = {.c = c, .kind = SUM_TREE, .part = mem_array(n + 1, sizeof *p.part)};
+    *out = (contents_roots){.root = mem_zero(n + 1, sizeof *out->root),
+                            .first = mem_array((size_t)ckpt_count(c) + 1, sizeof *out->first)};
+    int rc = p.part && out->root && out->first ? OK : no_memory(e);
+    n = 0;
+    for (uint32_t i = 0; i < ckpt_count(c) && !rc; i++) {
+        const uint64_t bytes = ckpt_at(c, i)->bytes;
+        out->first[i] = n;
+        for (uint64_t at = 0; at < bytes; at += TREE_BYTES, n++)
+            if (!want || want[i])
+                p.part[p.n++] = (part){.tensor = i,
+                                       .at = at,
+                                       .bytes = bytes - at < TREE_BYTES ? bytes - at : TREE_BYTES,
+                                       .digest = out->root[n]};
+    }
+    if (!rc) rc = hash_parts(&p, cache, since, threads, &hashed, e);
+    mem_free(p.part);
+    if (rc) contents_roots_free(out);
+    return rc;
+}
+
+void contents_roots_free(contents_roots *o)
+{
+    mem_free(o->root);
+    mem_free(o->first);
+    *o = (contents_roots){0};
 }
 
 int contents_hash(contents *out, const ckpt *c, const char *cache, int threads, err *e)

@@ -25,6 +25,17 @@ int contents_hash_some(contents *out, const ckpt *c, const bool *want, const cha
 void contents_free(contents *o);
 int contents_decayed(const char *path, const char *tensor, err *e); /* says so */
 
+/* Roots of the trees (base/hash_tree.h) over each MiB of tensors: what shows that a part of one belongs to it. */
+typedef struct contents_roots {
+    uint8_t (*root)[SHA256_BYTES];
+    uint64_t *first; /* [ckpt_count] of a tensor; contents_trees of its bytes follow each other */
+} contents_roots;
+uint64_t contents_trees(uint64_t bytes);
+/* As contents_hash_some; zeros of tensors that are not wanted. */
+int contents_roots_some(contents_roots *out, const ckpt *c, const bool *want, const char *cache, int64_t since,
+                        int threads, err *e);
+void contents_roots_free(contents_roots *o);
+
 /* contents.all of tensors of which only this is known; sorts them by name. */
 typedef struct contents_item {
     const ckpt_entry *t; /* its data is not looked at */

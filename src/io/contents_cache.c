@@ -1,5 +1,6 @@
 /* contents_cache.c - see contents_cache.h. A file: the line `magic`, the identity (5 numbers), the number of sums, the
- * sums (offset, bytes, when they were made, digest), and the SHA-256 of all that; numbers of 64 bits, little-endian. */
+ * sums (offset, bytes, kind, when they were made, digest), and the SHA-256 of all that; numbers of 64 bits,
+ * little-endian. */
 #include "io/contents_cache.h"
 
 #include "base/mem.h"
@@ -10,8 +11,8 @@
 #include <sys/stat.h>
 #include <time.h>
 
-static const char magic[] = "inferflow contents 2\n";
-enum { SUM_BYTES = 24 + SHA256_BYTES };
+static const char magic[] = "inferflow contents 3\n";
+enum { SUM_BYTES = 32 + SHA256_BYTES };
 
 static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory for remembered digests"); }
 
@@ -39,6 +40,7 @@ static int by_place(const void *pa, const void *pb)
 {
     const file_sum *a = pa, *b = pb;
     if (a->offset != b->offset) return a->offset < b->offset ? -1 : 1;
+    if (a->kind != b->kind) return a->kind < b->kind ? -1 : 1;
     return a->bytes < b->bytes ? -1 : a->bytes > b->bytes;
 }
 
@@ -60,6 +62,7 @@ static int parse(file_sums *out, span all, const file_id *id, err *e)
         file_sum *s = &out->at[out->n];
         s->offset = cursor_u64(&c);
         s->bytes = cursor_u64(&c);
+        s->kind = cursor_u64(&c) == SUM_TREE ? SUM_TREE : SUM_FLAT;
         s->hashed = (int64_t)cursor_u64(&c);
         memcpy(s->digest, cursor_take(&c, SHA256_BYTES).p, SHA256_BYTES);
     }
@@ -136,7 +139,7 @@ int contents_cache_write(file_sums *s, const char *dir, const file_id *id, err *
     sort_sums(s);
     bool ok = path && add_head(&b, id) && buf_uint(&b, s->n, 8);
     for (size_t i = 0; i < s->n && ok; i++)
-        ok = buf_uint(&b, s->at[i].offset, 8) && buf_uint(&b, s->at[i].bytes, 8) &&
+        ok = buf_uint(&b, s->at[i].offset, 8) && buf_uint(&b, s->at[i].bytes, 8) && buf_uint(&b, s->at[i].kind, 8) &&
              buf_uint(&b, (uint64_t)s->at[i].hashed, 8) && buf_add(&b, s->at[i].digest, SHA256_BYTES);
     sha256_of(b.p, b.n, digest);
     int rc = ok && buf_add(&b, digest, sizeof digest) ? make_folder(dir, e) : no_memory(e);

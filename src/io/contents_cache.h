@@ -6,8 +6,14 @@
 #include "base/file.h"
 #include "base/sha256.h"
 
+typedef enum {
+    SUM_FLAT,
+    SUM_TREE
+} sum_kind; /* SHA-256 of the bytes; the root of a tree over them (base/hash_tree.h) */
+
 typedef struct file_sum {
     uint64_t offset, bytes;
+    sum_kind kind;
     int64_t hashed; /* contents_clock, when it was made; 0: it is in doubt */
     uint8_t digest[SHA256_BYTES];
 } file_sum;

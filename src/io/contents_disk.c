@@ -1,59 +1,42 @@
 /* contents_disk.c - see contents_disk.h. */
-#define _GNU_SOURCE
 #include "io/contents_disk.h"
 
+#include "base/file_disk.h"
+#include "base/hash_tree.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "io/ckpt_build.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <unistd.h>
-
-enum { CHUNK = 1 << 20, ALIGN = 4096, ROOM = CHUNK + ALIGN };
-
-typedef struct disk {
-    int direct, plain; /* descriptors; direct -1: the file system has none */
-} disk;
-
-/* Reads whole lines of ALIGN bytes around [at, at + n), n at most CHUNK, into room; the bytes, or NULL. */
-static const uint8_t *read_some(const disk *d, uint64_t at, size_t n, uint8_t *room)
-{
-    const uint64_t from = at / ALIGN * ALIGN;
-    const size_t all = (size_t)(at - from) + n, whole = (all + ALIGN - 1) / ALIGN * ALIGN;
-    ssize_t got = d->direct >= 0 ? pread(d->direct, room, whole, (off_t)from) : -1;
-    if (got < (ssize_t)all) {
-        posix_fadvise(d->plain, (off_t)from, (off_t)whole, POSIX_FADV_DONTNEED);
-        size_t done = 0;
-        for (got = 1; got > 0 && done<all; done += got> 0 ? (size_t)got : 0) do
-                got = pread(d->plain, room + done, all - done, (off_t)(from + done));
-            while (got < 0 && errno == EINTR);
-        if (done < all) return NULL;
-        posix_fadvise(d->plain, (off_t)from, (off_t)whole, POSIX_FADV_DONTNEED);
-    }
-    return room + (at - from);
-}
 
 /* OK: as it was. */
-static int check_sum(const disk *d, const file_sum *s, const contents_pace *pace, uint8_t *room)
+static int check_sum(const file_disk *d, const file_sum *s, const contents_pace *pace, uint8_t *room)
 {
     sha256 h;
     uint8_t digest[SHA256_BYTES];
     sha256_init(&h);
     for (uint64_t done = 0, n; done < s->bytes; done += n) {
-        n = s->bytes - done < CHUNK ? s->bytes - done : CHUNK;
+        n = s->bytes - done < DISK_READ ? s->bytes - done : DISK_READ;
         if (pace && !pace->go_on(pace->ctx, n)) return ERR_CANCELLED;
-        const uint8_t *p = read_some(d, s->offset + done, (size_t)n, room);
+        const uint8_t *p = file_disk_read(d, s->offset + done, (size_t)n, room);
         if (!p) return ERR_UNAVAILABLE;
-        sha256_add(&h, p, (size_t)n);
+        if (s->kind == SUM_TREE) tree_root(p, (size_t)n, digest);
+        else sha256_add(&h, p, (size_t)n);
     }
-    sha256_end(&h, digest);
+    if (s->kind == SUM_FLAT) sha256_end(&h, digest);
     return memcmp(digest, s->digest, sizeof digest) == 0 ? OK : ERR_UNAVAILABLE;
 }
 
-static int check_all(const disk *d, file_sums *s, int threads, const contents_pace *pace, size_t *wrong, err *e)
+/* Whether trees say the same: those of a tensor are made together. */
+static bool has_trees(const file_sums *s, const file_sum *x)
+{
+    const uint64_t n = x->bytes < TREE_BYTES ? x->bytes : TREE_BYTES;
+    return x->kind == SUM_FLAT && file_sums_find(s, &(file_sum){.offset = x->offset, .bytes = n, .kind = SUM_TREE});
+}
+
+static int check_all(const file_disk *d, file_sums *s, int threads, const contents_pace *pace, size_t *wrong, err *e)
 {
     atomic_int first = OK;
     atomic_size_t at = SIZE_MAX;
@@ -61,19 +44,19 @@ static int check_all(const disk *d, file_sums *s, int threads, const contents_pa
     (void)threads; /* without OpenMP */
 #pragma omp parallel num_threads(threads)
     {
-        uint8_t *room = mem_map(ROOM);
+        uint8_t *room = mem_map(DISK_ROOM);
 #pragma omp for schedule(dynamic)
         for (size_t i = 0; i < s->n; i++) {
             int expected = OK;
-            if (atomic_load(&first)) continue;
+            if (atomic_load(&first) || has_trees(s, &s->at[i])) continue;
             const int rc = room ? check_sum(d, &s->at[i], pace, room) : ERR_MEMORY;
-            if (!rc) s->at[i].hashed = now;
-            else if (atomic_compare_exchange_strong(&first, &expected, rc)) atomic_store(&at, i);
+            if (rc && atomic_compare_exchange_strong(&first, &expected, rc)) atomic_store(&at, i);
         }
-        if (room) mem_unmap(room, ROOM);
+        if (room) mem_unmap(room, DISK_ROOM);
     }
     *wrong = atomic_load(&at);
     const int rc = atomic_load(&first);
+    for (size_t i = 0; i < s->n && !rc; i++) s->at[i].hashed = now;
     return !rc ? OK : err_set(e, rc, rc == ERR_MEMORY ? "out of memory to hash a file" : "a file was not hashed");
 }
 
@@ -81,15 +64,13 @@ static int check_all(const disk *d, file_sums *s, int threads, const contents_pa
 static int check_file(file_sums *s, const char *path, const file_id *id, int threads, const contents_pace *pace,
                       size_t *wrong, err *e)
 {
-    disk d = {.plain = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+    file_disk d;
     *wrong = SIZE_MAX;
-    if (d.plain < 0) return err_set(e, ERR_NOT_FOUND, "%s: %s", path, strerror(errno));
-    d.direct = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_DIRECT);
+    if (file_disk_open(&d, path)) return err_set(e, ERR_NOT_FOUND, "%s: %s", path, strerror(errno));
     int rc = file_is(path, id) ? check_all(&d, s, threads, pace, wrong, e) : ERR_NOT_FOUND;
     if (rc == ERR_UNAVAILABLE && !file_is(path, id)) rc = ERR_NOT_FOUND; /* somebody writes to it */
     if (rc == ERR_NOT_FOUND) err_set(e, rc, "%s: was replaced or written to", path);
-    if (d.direct >= 0) close(d.direct);
-    close(d.plain);
+    file_disk_close(&d);
     return rc;
 }
 

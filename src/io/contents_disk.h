@@ -1,9 +1,5 @@
 /* contents_disk.h - files of a checkpoint read once more, and compared with digests that were made before: whether a
- * disk changed what nobody wrote to.
- *
- * The disk itself is asked where the file system lets one (O_DIRECT); else what the system keeps of the file in memory
- * leaves it first, but for pages that some process has mapped and touched: of these a check sees the memory. Nor does
- * it see what a drive keeps in a memory of its own. */
+ * disk changed what nobody wrote to. What of a disk one can see says base/file_disk.h. */
 #pragma once
 #include "io/contents.h"
 #include "io/contents_cache.h"

@@ -8,6 +8,7 @@
 #include "base/pool.h"
 #include "io/ckpt_build.h"
 #include "io/contents_disk.h"
+#include "net/store_journal.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -24,6 +25,7 @@ typedef struct bad_file {
 struct keeper {
     const char *const *path;
     int n_path;
+    const char *cache; /* NULL: none */
     int64_t since;
     keeper_use use;
     pthread_t thread;
@@ -69,7 +71,15 @@ static void note_bad(keeper *k, const file_id *id, const err *why)
     if (room) atomic_store(&k->n_bad, n + 1);
     pthread_mutex_unlock(&k->lock);
     log_line(LOG_ERROR, "%s", why->msg);
-    k->use.decayed(k->use.ctx);
+    k->use.decayed(k->use.ctx, id, why);
+}
+
+/* A file of the cache: the next lease fetches what changed. */
+static void note_changed(void *ctx, const file_id *id, const err *why)
+{
+    keeper *k = ctx;
+    log_line(LOG_ERROR, "%s: fetched anew when it is needed", why->msg);
+    if (k->use.decayed) k->use.decayed(k->use.ctx, id, why);
 }
 
 /* ---- looking */
@@ -128,7 +138,7 @@ static uint64_t bytes_of(const ckpt *c)
     return bytes;
 }
 
-/* All copies once; the bytes that they have. */
+/* All of it once; the bytes that were read. */
 static uint64_t look_at_all(keeper *k)
 {
     char *cache = contents_cache_folder();
@@ -142,18 +152,24 @@ static uint64_t look_at_all(keeper *k)
         ckpt_close(c);
     }
     mem_free(cache);
-    return bytes;
+    return bytes + (k->cache ? store_recheck(k->cache, &(contents_pace){may_read, k}, note_changed, k) : 0);
 }
 
 static void *look(void *arg)
 {
     keeper *k = arg;
     idle_begin();
-    while (await_idleness(k) && rest(k, idle_rest(look_at_all(k)))) {}
+    while (await_idleness(k)) {
+        const uint64_t bytes = look_at_all(k);
+        k->use.looked(k->use.ctx);
+        if (!rest(k, idle_rest(bytes))) break;
+    }
     return NULL;
 }
 
 /* ---- */
+
+static bool read_on(void *ctx, uint64_t bytes) { return (void)ctx, (void)bytes, true; }
 
 static int verify_all(keeper *k, err *e)
 {
@@ -166,15 +182,17 @@ static int verify_all(keeper *k, err *e)
         ckpt_close(c);
     }
     mem_free(cache);
+    if (!rc && k->cache) store_recheck(k->cache, &(contents_pace){read_on, NULL}, note_changed, k);
     return rc;
 }
 
-int keeper_open(keeper **out, const char *const *paths, int n_path, bool verify, err *e)
+int keeper_open(keeper **out, const char *const *paths, int n_path, const char *cache, bool verify, err *e)
 {
     keeper *k = *out = mem_zero(1, sizeof *k);
     if (!k) return err_set(e, ERR_MEMORY, "out of memory for a node");
     k->path = paths;
     k->n_path = n_path;
+    k->cache = cache;
     k->since = contents_clock();
     pthread_mutex_init(&k->lock, NULL);
     cond_open(&k->changed);
@@ -184,7 +202,7 @@ int keeper_open(keeper **out, const char *const *paths, int n_path, bool verify,
 int keeper_begin(keeper *k, const keeper_use *use, err *e)
 {
     k->use = *use;
-    if (!k->n_path) return OK;
+    if (!k->n_path && !k->cache) return OK;
     k->runs = pthread_create(&k->thread, NULL, look, k) == 0;
     return k->runs ? OK : err_set(e, ERR_MEMORY, "a thread could not be started");
 }

@@ -3,9 +3,6 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/pool.h"
-#include "io/contents_cache.h"
-#include "net/catalogue.h"
 #include "net/msg.h"
 #include "net/question.h"
 #include "net/step_code.h"
@@ -75,7 +72,8 @@ static void ways_lost(void *ctx, const err *why) { asking_lose(&((leader *)ctx)-
 static int control_admit(void *ctx, peer *p, const frame_head *h, uint8_t **room, err *e)
 {
     (void)ctx, (void)p, (void)room;
-    if ((h->kind == MSG_ANSWER || h->kind == MSG_DONE || h->kind == MSG_GET || h->kind == MSG_DRAINING) &&
+    if ((h->kind == MSG_ANSWER || h->kind == MSG_DONE || h->kind == MSG_GET || h->kind == MSG_GET_LIST ||
+         h->kind == MSG_DRAINING) &&
         h->bytes <= FRAME_SMALL)
         return OK;
     return err_set(e, ERR_FORMAT, "a message of kind %u on the connection of a lease", h->kind);
@@ -200,9 +198,9 @@ static int control_take(void *ctx, peer *p, const frame_head *h, const uint8_t *
     far_rank *r = ctx;
     err why = {0};
     span more;
-    if (h->kind == MSG_GET) question_moves(&r->q);
+    if (h->kind == MSG_GET || h->kind == MSG_GET_LIST) question_moves(&r->q);
     if (h->kind == MSG_DRAINING) return note_draining(r, p);
-    if (h->kind == MSG_GET) return supply_take(r->pieces, p, h, payload, e);
+    if (h->kind == MSG_GET || h->kind == MSG_GET_LIST) return supply_take(r->pieces, p, h, payload, e);
     if (h->kind == MSG_ANSWER) return question_take(&r->q, p, h, payload, e);
     int rc = lease_answer_read(&more, span_of(payload, h->bytes), &why);
     err_wrap(&why, "%s", peer_name(p));
@@ -222,22 +220,12 @@ static void control_lost(void *ctx, peer *p, const err *why) { question_lost(&((
 
 /* ---- leases */
 
-/* What its checkpoint holds; the first time all of it is read. */
-static int list_tensors(const leader *d, buf *out, err *e)
-{
-    char *cache = contents_cache_folder();
-    contents held;
-    int rc = contents_hash(&held, d->m->weights, cache, pool_default_threads(), e);
-    if (!rc && !catalogue_write(out, d->m->weights, &held, d->m->prog))
-        rc = err_set(e, ERR_MEMORY, "out of memory for a list of tensors");
-    contents_free(&held);
-    mem_free(cache);
-    return rc;
-}
-
-static int ask_lease(far_rank *r, span text, span tensors, err *e)
+static int ask_lease(far_rank *r, span text, err *e)
 {
     leader *d = r->of;
+    const int protocol = peer_hello(r->control)->protocol_max;
+    int rc = protocol >= PROTOCOL_LISTS ? OK : own_list_make_flat(d->o.list, d->m, e);
+    if (rc) return rc;
     const plan_options *asked = plan_asked(d->l);
     lease_ask a = {.rank = r->rank,
                    .ranks = d->n,
@@ -255,15 +243,17 @@ static int ask_lease(far_rank *r, span text, span tensors, err *e)
                    .wire = span_str(asked->wire ? asked->wire : ""),
                    .codec_group = (int32_t)asked->codec_group,
                    .model_spec = text,
-                   .catalogue = tensors};
+                   .list_bytes = (uint32_t)d->o.list->text.n,
+                   .flat = buf_span(&d->o.list->flat)};
     buf message = {0};
     program_identity(d->m->prog, (span){0}, a.identity); /* the spec is sent */
     for (int i = 0; i < AXIS_COUNT; i++) a.max_rows[i] = asked->max_rows[i];
     memcpy(a.token, d->nodes.token[r->rank], sizeof a.token);
-    lease_ask_write(&message, &a);
-    int rc = message.n > LEASE_BYTES_MAX
-                 ? err_set(e, ERR_LIMIT, "spec and list of tensors of the model are too long for nodes")
-                 : question_ask(&r->q, r->control, MSG_LEASE, &message, e);
+    memcpy(a.list, d->o.list->digest, sizeof a.list);
+    lease_ask_write(&message, &a, protocol);
+    rc = message.n > LEASE_BYTES_MAX
+             ? err_set(e, ERR_LIMIT, "spec and list of tensors of the model are too long for nodes")
+             : question_ask(&r->q, r->control, MSG_LEASE, &message, e);
     buf_free(&message);
     return rc;
 }
@@ -271,13 +261,13 @@ static int ask_lease(far_rank *r, span text, span tensors, err *e)
 static int far_open(void *self, plan *l, err *e)
 {
     leader *d = self;
-    buf text = {0}, tensors = {0};
+    buf text = {0};
     d->l = l;
     d->n = plan_segments(l);
     d->ranks = mem_zero((size_t)d->n, sizeof *d->ranks);
     int rc = d->ranks ? ways_make_tokens(&d->nodes, d->n, e) : err_set(e, ERR_MEMORY, "out of memory for leases");
     if (!rc) rc = model_own_spec_text(d->m, NULL, &text, e);
-    if (!rc) rc = list_tensors(d, &tensors, e);
+    if (!rc) rc = own_list_make(d->o.list, d->m, e);
     for (int i = 0; i < d->n && !rc; i++) {
         far_rank *r = &d->ranks[i];
         const peer_use use = {.ctx = r,
@@ -293,12 +283,11 @@ static int far_open(void *self, plan *l, err *e)
         rc = address_parse(&d->nodes.at[i], plan_node(l, i), false, e);
         r->sent_at = mem_zero((size_t)plan_in_flight(l), sizeof *r->sent_at);
         if (!r->sent_at) rc = err_set(e, ERR_MEMORY, "out of memory for leases");
-        if (!rc) rc = supply_open(&r->pieces, d->m->weights, e);
+        if (!rc) rc = supply_open(&r->pieces, d->m->weights, d->o.list, e);
         if (!rc) rc = peer_dial(&r->control, &d->nodes.at[i], &d->self, &use, e);
-        if (!rc) rc = ask_lease(r, buf_span(&text), buf_span(&tensors), e);
+        if (!rc) rc = ask_lease(r, buf_span(&text), e);
     }
     buf_free(&text);
-    buf_free(&tensors);
     for (int i = 0; i < d->n && !rc; i++)
         if (is_far(d, i)) rc = question_await(&d->ranks[i].q, INFINITY, e);
     return rc;

@@ -1,6 +1,7 @@
 /* leader.h - ranks on nodes, for the process that leads a plan: plan_far (plan/plan.h) over connections. */
 #pragma once
 #include "models/model.h"
+#include "net/own_list.h"
 #include "net/peer.h"
 #include "plan/plan.h"
 
@@ -11,6 +12,7 @@ typedef struct leader_options {
     double timeout;       /* seconds of silence after which a node counts as dead */
     double patience;      /* peer_self.patience */
     const char *weights;  /* --weights; NULL: as stored */
+    own_list *list;       /* the caller's; is made when it is needed, and outlives the leader */
     int sequences;        /* of a step, at most */
     bool inexact;
     void (*on_lost)(void *ctx); /* a node is lost; from any thread */

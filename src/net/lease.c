@@ -5,9 +5,11 @@
  * only when there is a place for it. */
 #include "net/lease.h"
 
+#include "base/idle_work.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/pool.h"
+#include "io/ckpt_build.h"
 #include "io/contents_cache.h"
 #include "models/model.h"
 #include "net/catalogue.h"
@@ -161,25 +163,21 @@ static int may_take(void *ctx, uint64_t bytes, err *e)
     return loan_take(l->host->memory, &l->loan, l->fetched + bytes, e);
 }
 
-/* Whole tensors that do not hold what the leader's list says: somebody else brought them, or the leader lies. */
-static int fetch_again(lease *l, byte_runs *bad, err *e)
+/* Leases that end now may hold the room for a moment. */
+static int make_room(lease *l, uint64_t bytes, err *e)
 {
-    byte_runs still = {0};
-    const char *name = l->told.tensor[bad->run[0].entry].t.name;
-    log_line(LOG_WARN,
-             "%zu tensors of the cache hold other weights than the leader's, '%.100s' among them: fetched anew", bad->n,
-             name);
-    int rc = fetch_run(l->fetches, l->parts, bad, e);
-    if (!rc) rc = store_check(l->parts, l->m->weights, bad, &still, e);
-    if (!rc && still.n)
-        rc = err_set(e, ERR_FORMAT, "tensor '%.100s' of the leader has other contents than its list says", name);
-    byte_runs_free(&still);
+    int rc = store_make_room(l->parts, bytes, e);
+    for (int tries = 0; rc == ERR_LIMIT && tries < 20 && !lease_is_over(l); tries++) {
+        idle_sleep(0.05);
+        *e = (err){0};
+        rc = store_make_room(l->parts, bytes, e);
+    }
     return rc;
 }
 
 static int fetch_weights(lease *l, const program *p, err *e)
 {
-    byte_runs reads = {0}, missing = {0}, bad = {0};
+    byte_runs reads = {0}, missing = {0}, none = {0};
     int rc = OK;
     for (uint32_t i = 0; i < p->n_op && !rc; i++)
         for (int k = 0; k < 4 && !rc; k++) {
@@ -189,16 +187,14 @@ static int fetch_weights(lease *l, const program *p, err *e)
     byte_runs_merge(&reads);
     if (!l->host->cache) l->fetched = byte_runs_bytes(&reads);
     if (!rc) rc = may_take(l, 0, e);
-    if (!rc && !byte_runs_minus(&missing, &reads, &bad))
+    if (!rc && !byte_runs_minus(&missing, &reads, &none))
         rc = err_set(e, ERR_MEMORY, "out of memory for a list of bytes");
     if (!rc) rc = store_missing(l->parts, l->m->weights, &missing, e);
-    if (!rc) rc = store_make_room(l->parts, byte_runs_bytes(&missing), e);
-    if (!rc) rc = fetch_run(l->fetches, l->parts, &missing, e);
-    if (!rc) rc = store_check(l->parts, l->m->weights, &reads, &bad, e);
-    if (!rc && bad.n) rc = fetch_again(l, &bad, e);
+    if (!rc) rc = make_room(l, byte_runs_bytes(&missing), e);
+    if (!rc) rc = fetch_run(l->fetches, l->parts, &l->told, &missing, e);
+    if (!rc && !l->told.has_trees) rc = store_check(l->parts, l->m->weights, &reads, e);
     byte_runs_free(&reads);
     byte_runs_free(&missing);
-    byte_runs_free(&bad);
     return rc;
 }
 
@@ -257,6 +253,19 @@ static uint64_t taken_bytes(const lease *l)
     return l->fetched + plan_taken_bytes(l->l) + l->step_bytes * (uint64_t)(l->ask.in_flight + 1);
 }
 
+/* The list of the leader's tensors, which this node may have already. */
+static int read_list(lease *l, err *e)
+{
+    const lease_ask *a = &l->ask;
+    if (peer_hello(l->control)->protocol_max < PROTOCOL_LISTS)
+        return catalogue_read_flat(&l->told, buf_span(&l->listed), e);
+    const bool there = lists_get(l->host->told, a->list, &l->listed);
+    int rc = there ? OK : fetch_list(l->fetches, a->list, a->list_bytes, &l->listed, e);
+    if (!rc) rc = catalogue_read(&l->told, buf_span(&l->listed), e);
+    if (!rc && !there) lists_put(l->host->told, a->list, buf_span(&l->listed));
+    return rc;
+}
+
 static int open_plan(lease *l, err *e)
 {
     plan_options o = {.devices = l->devices,
@@ -277,7 +286,7 @@ static int open_plan(lease *l, err *e)
                       .may_take = may_take,
                       .ctx = l};
     for (int i = 0; i < AXIS_COUNT; i++) o.max_rows[i] = l->ask.max_rows[i];
-    int rc = catalogue_read(&l->told, buf_span(&l->listed), e);
+    int rc = read_list(l, e);
     if (!rc) rc = place_model(l, &o, e);
     if (!rc && plan_segments(l->l) != l->ask.ranks) rc = err_set(e, ERR_FORMAT, "another number of ranks");
     const ways_shape these = rc ? (ways_shape){0} : ways_of_plan(l->l);
@@ -355,17 +364,35 @@ static int check_weights(const lease *l, err *e)
     bool touched = false;
     ckpt *c = l->m->weights;
     if (!c) return OK;
-    int rc = keeper_check(l->host->copies, c, e);
+    int rc = l->parts ? store_look(l->parts, e) : keeper_check(l->host->copies, c, e);
     return rc ? rc : l->parts ? ckpt_check_torn(c, e) : ckpt_look(c, &touched, e);
+}
+
+/* Of a file that pieces are written to times change. */
+static bool reads_file(const ckpt *c, const file_id *id)
+{
+    for (uint32_t f = 0; c && f < ckpt_file_count(c); f++) {
+        file_id own;
+        if (ckpt_file_id(c, f, &own) && own.device == id->device && own.inode == id->inode) return true;
+    }
+    return false;
 }
 
 void lease_look(lease *l)
 {
     err why = {0};
     pthread_mutex_lock(&l->lock);
-    const bool reads = l->ready && l->m && l->m->weights;
+    const bool ready = l->ready;
     pthread_mutex_unlock(&l->lock);
-    if (reads && keeper_check(l->host->copies, l->m->weights, &why)) lease_end(l, &why);
+    if (ready && l->parts && store_look(l->parts, &why)) lease_end(l, &why);
+}
+
+void lease_lose_file(lease *l, const file_id *id, const err *why)
+{
+    pthread_mutex_lock(&l->lock);
+    const bool ready = l->ready;
+    pthread_mutex_unlock(&l->lock);
+    if (!l->trial && (!ready || reads_file(l->m->weights, id))) lease_end(l, why);
 }
 
 static void *collect_steps(void *arg)
@@ -492,7 +519,7 @@ static void *work(void *arg)
 int lease_admit(lease *l, const frame_head *h, uint8_t **room, err *e)
 {
     const bool is_step = h->kind == MSG_STEP;
-    if (h->kind == MSG_PIECE) return fetch_admit(l->fetches, h, room, e);
+    if (h->kind == MSG_PIECE || h->kind == MSG_LIST) return fetch_admit(l->fetches, h, room, e);
     if (l->trial ? h->kind != MSG_TEST : !is_step && h->kind != MSG_MEMORY && h->kind != MSG_READY)
         return err_set(e, ERR_FORMAT, "a message of kind %u on the connection of a lease", h->kind);
     pthread_mutex_lock(&l->lock);
@@ -524,7 +551,7 @@ static int take_step(lease *l, const frame_head *h, const uint8_t *payload, err 
 
 int lease_take(lease *l, const frame_head *h, const uint8_t *payload, err *e)
 {
-    if (h->kind == MSG_PIECE) return fetch_take(l->fetches, h, payload, e);
+    if (h->kind == MSG_PIECE || h->kind == MSG_LIST) return fetch_take(l->fetches, h, payload, e);
     if (h->kind == MSG_STEP) return take_step(l, h, payload, e);
     int rc = OK;
     pthread_mutex_lock(&l->lock);
@@ -581,7 +608,7 @@ static char *text_of(span t)
 /* What a LEASE asks for. */
 static int read_ask(lease *l, span payload, err *e)
 {
-    int rc = lease_ask_read(&l->ask, payload, e);
+    int rc = lease_ask_read(&l->ask, payload, peer_hello(l->control)->protocol_max, e);
     if (rc) return rc;
     l->devices = text_of(l->ask.devices);
     l->weights = text_of(l->ask.weights);
@@ -589,9 +616,9 @@ static int read_ask(lease *l, span payload, err *e)
     l->collective = text_of(l->ask.collective);
     l->wire = text_of(l->ask.wire);
     l->text = text_of(l->ask.model_spec);
-    buf_add(&l->listed, l->ask.catalogue.p, l->ask.catalogue.n);
+    buf_add(&l->listed, l->ask.flat.p, l->ask.flat.n);
     l->ask.devices = l->ask.weights = l->ask.reduce = l->ask.collective = l->ask.wire = l->ask.model_spec = (span){0};
-    l->ask.catalogue = (span){0};
+    l->ask.flat = (span){0};
     return !l->listed.bad && l->devices && l->weights && l->reduce && l->collective && l->wire && l->text
                ? OK
                : err_set(e, ERR_MEMORY, "out of memory for a lease");

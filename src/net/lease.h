@@ -3,6 +3,7 @@
 #pragma once
 #include "core/backend.h"
 #include "net/keeper.h"
+#include "net/lists.h"
 #include "net/loan.h"
 #include "net/peer.h"
 #include "net/ways.h"
@@ -21,7 +22,8 @@ typedef struct lease_host {
     const peer_self *self;
     loans *memory; /* of the node */
     keeper *copies;
-    pace as; /* node --as */
+    lists *told; /* of what leaders have */
+    pace as;     /* node --as */
 } lease_host;
 
 /* Made of the payload of a LEASE or TRIAL (`kind`) that came by `control`. */
@@ -40,7 +42,9 @@ int lease_way_take(lease *l, int from, const frame_head *h, const uint8_t *paylo
 void lease_progress(lease *l, progress *out);
 bool lease_measures(const lease *l); /* it is one of a trial */
 bool lease_works(lease *l);          /* something was asked that is not answered, a step too */
-/* Ends it where a file that it reads has changed on the disk. From any thread. */
+/* Ends it where it reads this file, which has changed on the disk, or may begin to. From any thread. */
+void lease_lose_file(lease *l, const file_id *id, const err *why);
+/* Ends it where what it reads of the cache was found changed, by whoever shares the folder. From any thread. */
 void lease_look(lease *l);
 /* The leader or another rank is gone: work ends. From any thread, does not wait. */
 void lease_end(lease *l, const err *why);

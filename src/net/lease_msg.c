@@ -1,6 +1,7 @@
 /* lease_msg.c - see lease_msg.h. All numbers are little-endian; texts and lists have their length in front. */
 #include "net/lease_msg.h"
 
+#include "net/msg.h"
 #include "tensor/dtype.h"
 
 #include <string.h>
@@ -35,7 +36,7 @@ static int check_end(const cursor *c, const char *what, err *e)
     return c->bad || cursor_left(c) ? err_set(e, ERR_FORMAT, "its %s is malformed", what) : OK;
 }
 
-bool lease_ask_write(buf *out, const lease_ask *a)
+bool lease_ask_write(buf *out, const lease_ask *a, int protocol)
 {
     const int32_t numbers[] = {a->rank, a->ranks, a->ctx, a->in_flight, a->sequences, a->codec_group};
     buf_add(out, a->identity, sizeof a->identity);
@@ -51,12 +52,17 @@ bool lease_ask_write(buf *out, const lease_ask *a)
     write_text(out, a->collective);
     write_text(out, a->wire);
     write_text(out, a->model_spec);
-    write_text(out, a->catalogue);
+    if (protocol >= PROTOCOL_LISTS) {
+        buf_add(out, a->list, SHA256_BYTES);
+        buf_uint(out, a->list_bytes, 4);
+    } else {
+        write_text(out, a->flat);
+    }
     buf_add(out, a->token, (size_t)a->ranks * LEASE_TOKEN);
     return !out->bad;
 }
 
-int lease_ask_read(lease_ask *a, span payload, err *e)
+int lease_ask_read(lease_ask *a, span payload, int protocol, err *e)
 {
     cursor c = cursor_of(payload);
     *a = (lease_ask){0};
@@ -79,7 +85,13 @@ int lease_ask_read(lease_ask *a, span payload, err *e)
     a->collective = read_text(&c);
     a->wire = read_text(&c);
     a->model_spec = read_text(&c);
-    a->catalogue = cursor_take(&c, cursor_u32(&c));
+    if (protocol >= PROTOCOL_LISTS) {
+        hash = cursor_take(&c, SHA256_BYTES);
+        if (hash.n == SHA256_BYTES) memcpy(a->list, hash.p, SHA256_BYTES);
+        a->list_bytes = (uint32_t)read_count(&c, LIST_BYTES_MAX);
+    } else {
+        a->flat = cursor_take(&c, cursor_u32(&c));
+    }
     span tokens = cursor_take(&c, (uint64_t)a->ranks * LEASE_TOKEN);
     if (!c.bad) memcpy(a->token, tokens.p, tokens.n);
     if (a->rank >= a->ranks || !a->ctx || !a->in_flight || !a->sequences || !a->devices.n || !a->model_spec.n)

@@ -26,7 +26,9 @@ typedef struct lease_ask {
     int32_t max_rows[AXIS_COUNT];
     bool act_f32, inexact, whole_experts, ends_away;
     span devices, weights, reduce, collective, wire, model_spec; /* as the leader has them; or empty */
-    span catalogue;                                              /* of the leader's checkpoint: net/catalogue.h */
+    span flat;                  /* protocol 2: the list of the leader's tensors, in its form (net/catalogue.h) */
+    uint8_t list[SHA256_BYTES]; /* digest of the list, and its bytes: who has not got it asks for it (GET_LIST) */
+    uint32_t list_bytes;
     uint8_t token[LINK_RANKS_MAX][LEASE_TOKEN]; /* [ranks] that a connection between it and this rank has to show */
 } lease_ask;
 
@@ -40,8 +42,8 @@ typedef struct lease_join {
 } lease_join;
 
 /* Readers: ERR_FORMAT when malformed or out of range. Writers: false when memory is short. */
-bool lease_ask_write(buf *out, const lease_ask *a);
-int lease_ask_read(lease_ask *a, span payload, err *e);
+bool lease_ask_write(buf *out, const lease_ask *a, int protocol);
+int lease_ask_read(lease_ask *a, span payload, int protocol, err *e);
 bool lease_types_write(buf *out, dtype k_type, dtype v_type);
 int lease_types_read(dtype *k_type, dtype *v_type, span payload, err *e);
 bool lease_memory_write(buf *out, const lease_memory *m);

@@ -9,9 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* 2: PONGs tell how work goes on, DONE names rows at fault, DRAINING. Processes of 1 are served without these. */
-enum { PROTOCOL_MIN = 1, PROTOCOL_MAX = 2 };
-enum { LEASE_BYTES_MAX = 1 << 23 };
+/* 2: PONGs tell how work goes on, DONE names rows at fault, DRAINING. 3: lists of tensors go by their digest, pieces of
+ * weights with proofs. Processes of 1 and 2 are served without these. */
+enum { PROTOCOL_MIN = 1, PROTOCOL_MAX = 3, PROTOCOL_LISTS = 3 };
+enum { LEASE_BYTES_MAX = 1 << 23, LIST_BYTES_MAX = 1 << 28 };
 
 enum { MSG_TO_NODE = 1, MSG_TO_LEADER = 2, MSG_BOTH = 3 }; /* leader: who dialled */
 enum { MSG_IN_ORDER = 4 };                                 /* by the control connection alone */
@@ -53,7 +54,10 @@ typedef enum { USE_NONE, USE_STEP, USE_DATA, USE_WEIGHT, USE_COUNT } msg_use;
     X(DRAINING, 44, MSG_TO_LEADER | MSG_IN_ORDER, USE_STEP, 0,                                                         \
       "this node ends soon: what has a spare leaves it between two steps")                                             \
     X(GET, 42, MSG_TO_LEADER, USE_WEIGHT, FRAME_SMALL, "bytes of tensors: net/piece_ask.h; the channel is a number")   \
-    X(PIECE, 43, MSG_TO_NODE, USE_WEIGHT, (1 << 20) + 32, "those of the GET with this number, after their SHA-256")
+    X(PIECE, 43, MSG_TO_NODE, USE_WEIGHT, 1 << 23,                                                                     \
+      "those of the GET with this number, with their proof (net/piece_proof.h); of protocol 2: after their SHA-256")   \
+    X(GET_LIST, 45, MSG_TO_LEADER, USE_WEIGHT, 32, "the list of tensors with this digest, as the LEASE names it")      \
+    X(LIST, 46, MSG_TO_NODE, USE_WEIGHT, LIST_BYTES_MAX, "it: net/catalogue.h")
 
 typedef enum msg_kind {
 #define X(name, number, ...) MSG_##name = number,

@@ -37,6 +37,7 @@ struct node {
     lease_host host;
     loans memory;
     keeper *copies;
+    lists told;
     address at;
     door *d;
     pthread_mutex_t lock;
@@ -276,7 +277,16 @@ void node_drain(node *n)
 
 static bool is_asked(void *ctx) { return node_works(ctx); }
 
-static void copy_decayed(void *ctx)
+static void file_decayed(void *ctx, const file_id *id, const err *why)
+{
+    node *n = ctx;
+    pthread_mutex_lock(&n->lock);
+    for (const guest *g = n->guests; g; g = g->next)
+        if (g->l && g->from < 0) lease_lose_file(g->l, id, why);
+    pthread_mutex_unlock(&n->lock);
+}
+
+static void files_looked_at(void *ctx)
 {
     node *n = ctx;
     pthread_mutex_lock(&n->lock);
@@ -329,7 +339,9 @@ int node_open(node **out, const node_options *o, err *e)
                            .cache = o->cache,
                            .cache_bytes = o->cache_bytes,
                            .self = &n->self,
-                           .memory = &n->memory};
+                           .memory = &n->memory,
+                           .told = &n->told};
+    lists_open(&n->told, o->cache);
     n->memory.most = o->memory;
     int rc = o->as ? pace_parse(&n->host.as, o->as, e) : OK;
     if (!rc) rc = peer_self_open(&n->self, o->key_file, e);
@@ -339,9 +351,9 @@ int node_open(node **out, const node_options *o, err *e)
     if (!rc && o->timeout > 0) n->self.me.silence_ms = (uint32_t)(o->timeout * 1000);
     if (!rc && o->as) snprintf(n->self.me.as, sizeof n->self.me.as, "%s", o->as);
     if (!rc) rc = list_devices(n, e);
-    if (!rc) rc = keeper_open(&n->copies, o->models, o->n_model, o->verify, e);
+    if (!rc) rc = keeper_open(&n->copies, o->models, o->n_model, o->cache, o->verify, e);
     n->host.copies = n->copies;
-    const keeper_use keeps = {n, is_asked, copy_decayed};
+    const keeper_use keeps = {n, is_asked, file_decayed, files_looked_at};
     if (!rc) rc = keeper_begin(n->copies, &keeps, e);
     const door_use use = {n, node_has_room, node_enter};
     if (!rc) rc = door_open(&n->d, &n->at, &n->self, &use, e);
@@ -364,6 +376,7 @@ void node_close(node *n)
     while (n->n_closing) pthread_cond_wait(&n->closed, &n->lock);
     pthread_mutex_unlock(&n->lock);
     keeper_close(n->copies);
+    lists_close(&n->told);
     pthread_cond_destroy(&n->closed);
     pthread_mutex_destroy(&n->lock);
     pthread_mutex_destroy(&n->memory.lock);

@@ -1,6 +1,4 @@
-/* store.c - see store.h. A record of the journal: bytes (4), SHA-256 of them, and the runs as in piece_ask.h, with
- * numbers of tensors in the order of names. One that was cut short by the end of a process is taken off. Who has a
- * store open holds a shared lock of its tensors. */
+/* store.c - see store.h. The journal: net/store_journal.h. Who has a store open holds a shared lock of its tensors. */
 #define _GNU_SOURCE
 #include "net/store.h"
 
@@ -8,21 +6,19 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "io/ckpt_build.h"
+#include "net/store_journal.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
-
-/* A file's name begins with digits of the list's digest. Files with fewer are of an earlier form, whose places followed
- * the order of the leader's file. */
-enum { JOURNAL_MAX = 1 << 28, NAME_DIGITS = 40, OLD_DIGITS = 32, NAME_MAX_BYTES = 64 };
 
 typedef struct piece_note {
     size_t run0, n; /* in store.noted */
@@ -46,12 +42,6 @@ static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory for 
 
 static int failed(const store *s, err *e) { return err_set(e, ERR_IO, "%s: %s", s->path, strerror(errno)); }
 
-static uint64_t ranked_bytes(const void *ctx, uint32_t rank)
-{
-    const catalogue *c = ctx;
-    return c->tensor[c->ranked[rank]].t.bytes;
-}
-
 static int write_all(const store *s, int fd, const uint8_t *p, uint64_t n, uint64_t at, err *e)
 {
     while (n) {
@@ -65,44 +55,55 @@ static int write_all(const store *s, int fd, const uint8_t *p, uint64_t n, uint6
 
 /* ---- the journal */
 
-static int add_note(store *s, const piece_ask *a, const uint8_t *digest, err *e)
+/* The tensor that has these bytes of the file; NULL: none. */
+static const listed *find_place(const catalogue *c, uint64_t at, uint64_t n)
+{
+    uint32_t lo = 0, hi = c->n;
+    while (lo < hi) { /* the first that begins behind it */
+        const uint32_t mid = lo + (hi - lo) / 2;
+        if (c->tensor[mid].at <= at) lo = mid + 1;
+        else hi = mid;
+    }
+    while (lo && !c->tensor[lo - 1].t.bytes) lo--;
+    if (!lo) return NULL;
+    const listed *x = &c->tensor[lo - 1];
+    const uint64_t from = at - x->at;
+    return from <= x->t.bytes && n <= x->t.bytes - from ? x : NULL;
+}
+
+static int add_note(store *s, const store_record *r, err *e)
 {
     if (!mem_grow((void **)&s->note, &s->cap_note, s->n_note + 1, sizeof *s->note) ||
-        !mem_grow((void **)&s->noted, &s->cap_noted, s->n_noted + a->n, sizeof *s->noted))
+        !mem_grow((void **)&s->noted, &s->cap_noted, s->n_noted + r->n, sizeof *s->noted))
         return no_memory(e);
-    s->note[s->n_note] = (piece_note){.run0 = s->n_noted, .n = a->n};
-    memcpy(s->note[s->n_note++].digest, digest, SHA256_BYTES);
-    for (uint32_t i = 0; i < a->n; i++) {
-        byte_run *to = &s->noted[s->n_noted++];
-        *to = a->run[i];
-        to->entry = s->told->ranked[to->entry];
+    piece_note *x = &s->note[s->n_note];
+    *x = (piece_note){.run0 = s->n_noted, .n = r->n};
+    memcpy(x->digest, r->digest, SHA256_BYTES);
+    for (uint32_t i = 0; i < r->n; i++) {
+        const listed *t = find_place(s->told, r->run[i].at, r->run[i].n);
+        if (!t) return OK; /* of no use */
+        s->noted[x->run0 + i] = (byte_run){(uint32_t)(t - s->told->tensor), r->run[i].at - t->at, r->run[i].n};
     }
+    s->n_note++;
+    s->n_noted += r->n;
     return OK;
 }
 
 /* The caller has the lock of the file. */
 static int read_journal(store *s, err *e)
 {
-    struct stat st;
-    if (fstat(s->journal, &st)) return failed(s, e);
-    if (st.st_size > JOURNAL_MAX) return ftruncate(s->journal, 0) ? failed(s, e) : OK;
-    const size_t n = (size_t)st.st_size;
-    uint8_t *bytes = mem_alloc(n + 1);
-    piece_ask *a = mem_alloc(sizeof *a);
-    int rc = bytes && a ? OK : no_memory(e);
-    if (!rc && pread(s->journal, bytes, n, 0) != st.st_size) rc = failed(s, e);
-    cursor c = cursor_of(span_of(bytes, rc ? 0 : n));
+    buf text = {0};
+    store_record *r = mem_alloc(sizeof *r);
+    int rc = r ? store_journal_load(s->journal, &text, e) : no_memory(e);
+    cursor c = cursor_of(buf_span(&text));
     size_t good = 0;
-    while (!rc && cursor_left(&c)) {
-        const uint32_t total = cursor_u32(&c);
-        const span digest = cursor_take(&c, SHA256_BYTES);
-        if (c.bad || piece_ask_read(a, &c, s->told->n, ranked_bytes, s->told, NULL) || a->bytes != total) break;
-        rc = add_note(s, a, digest.p, e);
+    while (!rc && store_record_read(r, &c)) {
+        rc = add_note(s, r, e);
         good = c.at;
     }
-    if (!rc && good < n && ftruncate(s->journal, (off_t)good)) rc = failed(s, e);
-    mem_free(bytes);
-    mem_free(a);
+    if (!rc && good < text.n && ftruncate(s->journal, (off_t)good)) rc = failed(s, e);
+    buf_free(&text);
+    mem_free(r);
     return rc;
 }
 
@@ -110,15 +111,13 @@ static int read_journal(store *s, err *e)
 
 static int open_in_folder(store *s, const char *dir, err *e)
 {
-    char name[NAME_MAX_BYTES];
-    sha256_hex(s->told->all, NAME_DIGITS / 2, name);
-    strcat(name, ".tensors");
-    if (mkdir(dir, 0700) && errno != EEXIST) return err_set(e, ERR_IO, "%s: %s", dir, strerror(errno));
+    char name[STORE_NAME];
+    store_name(s->told->identity, ".tensors", name);
     if (!(s->path = file_join(dir, name))) return no_memory(e);
     s->data = open(s->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (s->data < 0 || flock(s->data, LOCK_SH)) return failed(s, e);
     futimens(s->data, NULL); /* used now */
-    strcpy(name + NAME_DIGITS, ".journal");
+    store_name(s->told->identity, ".journal", name);
     char *path = file_join(dir, name);
     if (!path) return no_memory(e);
     s->journal = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_APPEND, 0600);
@@ -126,13 +125,28 @@ static int open_in_folder(store *s, const char *dir, err *e)
     return s->journal < 0 ? failed(s, e) : OK;
 }
 
-static int open_in_memory(store *s, err *e)
+static int name_descriptor(store *s, err *e)
 {
     char path[40];
-    s->data = memfd_create("weights", MFD_CLOEXEC);
     snprintf(path, sizeof path, "/proc/self/fd/%d", s->data);
     if (!(s->path = mem_str(path))) return no_memory(e);
     return s->data < 0 ? failed(s, e) : OK;
+}
+
+/* A file without a name. */
+static int open_alone(store *s, const char *dir, err *e)
+{
+    s->data = open(dir, O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+    char *path = s->data < 0 ? file_join(dir, "lease-XXXXXX") : NULL; /* some file systems have none */
+    if (path && (s->data = mkostemp(path, O_CLOEXEC)) >= 0) unlink(path);
+    mem_free(path);
+    return name_descriptor(s, e);
+}
+
+static int open_in_memory(store *s, err *e)
+{
+    s->data = memfd_create("weights", MFD_CLOEXEC);
+    return name_descriptor(s, e);
 }
 
 /* Never smaller: others read it. */
@@ -153,7 +167,8 @@ int store_open(store **out, const catalogue *told, const char *dir, uint64_t mos
         *out = NULL;
         return no_memory(e);
     }
-    int rc = dir ? open_in_folder(s, dir, e) : open_in_memory(s, e);
+    int rc = dir && mkdir(dir, 0700) && errno != EEXIST ? err_set(e, ERR_IO, "%s: %s", dir, strerror(errno)) : OK;
+    if (!rc) rc = !dir ? open_in_memory(s, e) : told->has_trees ? open_in_folder(s, dir, e) : open_alone(s, dir, e);
     const bool locked = !rc && s->journal >= 0 && flock(s->journal, LOCK_EX) == 0;
     if (!rc) rc = grow(s, told->bytes ? told->bytes : 1, e);
     if (!rc && s->journal >= 0) rc = read_journal(s, e);
@@ -223,20 +238,21 @@ int store_missing(store *s, const ckpt *c, byte_runs *runs, err *e)
     return ok ? ckpt_check_torn(c, e) : no_memory(e);
 }
 
-int store_put(store *s, const piece_ask *a, const uint8_t digest[SHA256_BYTES], const uint8_t *bytes, err *e)
+int store_put(store *s, const piece_ask *a, const uint8_t *bytes, err *e)
 {
     buf record = {0};
     int rc = OK;
-    for (uint32_t i = 0; i < a->n && !rc; bytes += a->run[i++].n)
-        rc = write_all(s, s->data, bytes, a->run[i].n, s->told->tensor[a->run[i].entry].at + a->run[i].at, e);
+    const uint8_t *from = bytes;
+    for (uint32_t i = 0; i < a->n && !rc; from += a->run[i++].n)
+        rc = write_all(s, s->data, from, a->run[i].n, s->told->tensor[a->run[i].entry].at + a->run[i].at, e);
     if (rc || s->journal < 0) return rc;
-    buf_uint(&record, a->bytes, 4);
-    buf_add(&record, digest, SHA256_BYTES);
-    piece_ask *ranked = mem_alloc(sizeof *ranked);
-    if (ranked) *ranked = *a;
-    for (uint32_t i = 0; ranked && i < a->n; i++) ranked->run[i].entry = s->told->tensor[a->run[i].entry].rank;
-    if (!ranked || !piece_ask_write(&record, ranked)) rc = no_memory(e);
-    mem_free(ranked);
+    store_record *r = mem_alloc(sizeof *r);
+    if (r) *r = (store_record){.n = a->n};
+    if (r) sha256_of(bytes, a->bytes, r->digest);
+    for (uint32_t i = 0; r && i < a->n; i++)
+        r->run[i] = (file_run){s->told->tensor[a->run[i].entry].at + a->run[i].at, (uint32_t)a->run[i].n};
+    if (!r || !store_record_write(&record, r)) rc = no_memory(e);
+    mem_free(r);
     if (!rc) {
         flock(s->journal, LOCK_EX); /* others append too */
         if (write(s->journal, record.p, record.n) != (ssize_t)record.n) rc = failed(s, e);
@@ -246,28 +262,36 @@ int store_put(store *s, const piece_ask *a, const uint8_t digest[SHA256_BYTES], 
     return rc;
 }
 
-int store_check(const store *s, const ckpt *c, const byte_runs *runs, byte_runs *bad, err *e)
+int store_check(const store *s, const ckpt *c, const byte_runs *runs, err *e)
 {
-    bool *wrong = mem_zero((size_t)s->told->n + 1, sizeof *wrong), ok = wrong != NULL;
+    uint32_t wrong = UINT32_MAX;
 #pragma omp parallel for schedule(dynamic)
-    for (size_t i = 0; i < (ok ? runs->n : 0); i++) {
+    for (size_t i = 0; i < runs->n; i++) {
         const byte_run *r = &runs->run[i];
         const listed *x = &s->told->tensor[r->entry];
         uint8_t digest[SHA256_BYTES];
         if (r->at || r->n < x->t.bytes) continue; /* a part, which no digest of the catalogue speaks of */
         sha256_of(ckpt_at(c, r->entry)->data, x->t.bytes, digest);
-        wrong[r->entry] = memcmp(digest, x->digest, sizeof digest) != 0;
+        if (memcmp(digest, x->digest, sizeof digest) != 0)
+#pragma omp critical
+            wrong = r->entry;
     }
-    for (uint32_t i = 0; ok && i < s->told->n; i++)
-        if (wrong[i]) ok = byte_runs_add(bad, i, 0, s->told->tensor[i].t.bytes);
-    mem_free(wrong);
-    return ok ? OK : no_memory(e);
+    if (wrong == UINT32_MAX) return OK;
+    return err_set(e, ERR_FORMAT, "tensor '%.100s' of the leader has other contents than its list says",
+                   s->told->tensor[wrong].t.name);
+}
+
+int store_look(const store *s, err *e)
+{
+    struct stat st;
+    if (s->journal < 0 || fstat(s->journal, &st) || st.st_nlink) return OK;
+    return err_set(e, ERR_UNAVAILABLE, "%s: has other contents than were written to it: its disk changed it", s->path);
 }
 
 /* ---- the folder */
 
 typedef struct kept_file {
-    char name[NAME_MAX_BYTES];
+    char name[STORE_NAME]; /* of its tensors */
     uint64_t bytes;
     struct timespec used;
 } kept_file;
@@ -280,10 +304,10 @@ static bool is_older(const kept_file *a, const kept_file *b)
 /* Removes the tensors and their journal, if nobody has them open. */
 static bool give_up(const store *s, const kept_file *x)
 {
-    char name[NAME_MAX_BYTES];
+    char name[STORE_NAME];
     char *data = file_join(s->dir, x->name), *journal;
     memcpy(name, x->name, sizeof name);
-    strcpy(name + NAME_DIGITS, ".journal");
+    strcpy(name + STORE_DIGITS, ".journal");
     journal = file_join(s->dir, name);
     const int fd = data && journal ? open(data, O_RDWR | O_CLOEXEC | O_NOFOLLOW) : -1;
     const bool mine = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && unlink(data) == 0;
@@ -307,10 +331,10 @@ static bool oldest_file(const store *s, const kept_file *after, kept_file *to, u
         struct stat st;
         const size_t digits = strspn(f->d_name, "0123456789abcdef");
         const bool tensors = strcmp(f->d_name + digits, ".tensors") == 0;
-        if (digits == OLD_DIGITS && (tensors || strcmp(f->d_name + digits, ".journal") == 0))
+        if ((digits == 32 || digits == 40) && (tensors || strcmp(f->d_name + digits, ".journal") == 0))
             unlinkat(dirfd(d), f->d_name, 0);
-        if (digits != NAME_DIGITS || !tensors || fstatat(dirfd(d), f->d_name, &st, AT_SYMLINK_NOFOLLOW)) continue;
-        memcpy(x.name, f->d_name, NAME_DIGITS + sizeof ".tensors");
+        if (digits != STORE_DIGITS || !tensors || fstatat(dirfd(d), f->d_name, &st, AT_SYMLINK_NOFOLLOW)) continue;
+        memcpy(x.name, f->d_name, STORE_DIGITS + sizeof ".tensors");
         x.bytes = (uint64_t)st.st_blocks * 512;
         x.used = st.st_mtim;
         *bytes += x.bytes;

@@ -28,9 +28,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     span more;
     bool ok = true;
     err e = {0};
+    const int protocol = data[0] / 11 % 2 ? 2 : 3;
     switch (data[0] % 11) {
     case 0:
-        if (!lease_ask_read(&ask, s, &e)) ok = lease_ask_write(&back, &ask) && back.n == s.n;
+        if (!lease_ask_read(&ask, s, protocol, &e)) ok = lease_ask_write(&back, &ask, protocol) && back.n == s.n;
         break;
     case 1:
         if (!lease_types_read(&k, &v, s, &e)) ok = lease_types_write(&back, k, v) && same(&back, s);

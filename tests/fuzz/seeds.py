@@ -130,7 +130,9 @@ def net():
         return struct.pack("<I", len(t)) + t.encode()
     ask = struct.pack("<32s6I6I4B", b"h" * 32, 1, 2, 4096, 2, 8, 128, 0, 512, 8, 0, 512, 8, 0, 0, 0, 1)
     ask += text("a:7071/cpu;b:7071/cpu") + text("") + text("int6") + text("ring") + text("int8")
-    ask += text("[model]\nbase = llama\n") + text("tensors") + b"t" * 32
+    ask += text("[model]\nbase = llama\n")
+    put("net_lease", "flat", bytes([11]) + ask + text("tensors") + b"t" * 32)
+    ask += b"l" * 32 + struct.pack("<I", 1000) + b"t" * 32
     for kind, message in enumerate([ask, text("f16") + text("i16"), struct.pack("<6Q", 1, 2, 3, 4, 5, 6),
                                     struct.pack("<5I", 7, 7, 0, 0, 4) + text("f32") + text("f32"),
                                     struct.pack("<I16s", 1, b"t" * 16), struct.pack("<i", -7) + b"no copy",
@@ -144,12 +146,30 @@ def net():
     put("net_pieces", "two", struct.pack("<IIQIIQI", 2, 0, 0, 1000, 3, 3000, 500))
     put("net_pieces", "hostile", struct.pack("<IIQI", 1, 0, 2**64 - 1, 2))
 
-    def listed(name, kind, dims, given=b""):
-        size = given or math.prod(dims) * 4
+    def root(data):
+        def part(leaves):
+            if len(leaves) == 1:
+                return hashlib.sha256(b"\0" + leaves[0]).digest()
+            left = 1
+            while left * 2 < len(leaves):
+                left *= 2
+            return hashlib.sha256(b"\1" + part(leaves[:left]) + part(leaves[left:])).digest()
+        return part([data[i:i + 1024] for i in range(0, len(data), 1024)])
+
+    def listed(name, kind, dims, given=b"", flat=False):
+        size = math.prod(dims) * 4
+        digest = hashlib.sha256(given).digest() if flat else root(given or bytes(size))
         return (text(name) + text(kind) + struct.pack("<BB", 0, len(dims)) + struct.pack(f"<{len(dims)}Q", *dims) +
-                struct.pack("<Q", len(given) or size) + b"d" * 32 + struct.pack("<I", len(given)) + given)
-    put("net_catalogue", "two", text("safetensors") + b"a" * 32 + struct.pack("<I", 2) + listed("w", "f32", (16, 8)) +
-        listed("scale", "f32", (1,), b"\0\0\x80\x3f"))
+                struct.pack("<Q", size) + digest + struct.pack("<I", len(given)) + given)
+    scale = b"\0\0\x80\x3f"
+    put("net_catalogue", "two", b"\0" + text("safetensors") + struct.pack("<I", 2) +
+        listed("scale", "f32", (1,), scale) + listed("w", "f32", (16, 40)))
+    put("net_catalogue", "flat", b"\1" + text("safetensors") + b"a" * 32 + struct.pack("<I", 2) +
+        listed("w", "f32", (16, 8), flat=True) + listed("scale", "f32", (1,), scale, True))
+    wanted = struct.pack("<IIQIIQI", 2, 0, 100, 700, 1, 3000, 5)
+    put("net_proof", "two", struct.pack("<H", len(wanted)) + wanted)
+    put("store_journal", "two", b"d" * 32 + struct.pack("<IQIQI", 2, 64, 100, 1 << 40, 5) + b"e" * 32 +
+        struct.pack("<IQI", 1, 0, 1 << 20))
 
 
 def pages():
