@@ -1,5 +1,11 @@
-/* t_lists.c - lists of tensors that a node keeps, so that none is sent twice; models of very many tensors on nodes. */
+/* t_lists.c - lists of tensors that a node keeps, so that none is sent twice, whatever their length. */
 #include "base/mem.h"
+#include "base/rng.h"
+#include "engine/engine_state.h"
+#include "io/ckpt_build.h"
+#include "net/catalogue.h"
+#include "net/leader.h"
+#include "net/lease_msg.h"
 #include "net/lists.h"
 #include "node_rig.h"
 
@@ -105,11 +111,107 @@ static void more_are_kept_in_a_folder(void **unused)
     drop_all();
 }
 
+/* ---- on their way */
+
+static uint64_t sent_with(const nodes *n, engine **g)
+{
+    leader_node at[4];
+    err e = {0};
+    const engine_options o = {
+        .model = n->model, .devices = list_of(n, "A/cpu;cpu"), .threads = 1, .ctx = 32, .key_file = n->key};
+    assert_ok(engine_open(g, &o, &e), &e);
+    assert_int_equal(leader_nodes((*g)->leader, at, 4), 1);
+    return at[0].bytes.sent[USE_WEIGHT];
+}
+
+/* By a node with a copy, which fetches nothing else; a second leader and a recovery are told the digest alone. */
+static void a_list_is_sent_once(void **unused)
+{
+    (void)unused;
+    engine *g[2];
+    nodes n;
+    nodes_open(&n, "tests/vectors/models/llama", NULL);
+    const uint64_t first = sent_with(&n, &g[0]);
+    assert_true(first > 1000);
+    assert_int_equal(first, g[0]->told.text.n + sizeof(frame_head));
+    assert_int_equal(sent_with(&n, &g[1]), 0);
+    engine_close(g[0]);
+    engine_close(g[1]);
+    nodes_close(&n);
+}
+
+/* ---- 100 000 tensors, in an order of their own */
+
+enum { MANY = 100000, WIDE = 6 };
+
+static ckpt *many_tensors(const char *path, uint32_t stride)
+{
+    ckpt *c;
+    err e = {0};
+    assert_ok(ckpt_begin_listed(&c, path, "many", "safetensors", &e), &e);
+    for (uint32_t i = 0; i < MANY; i++) {
+        char name[32];
+        const uint32_t k = (uint32_t)((uint64_t)i * stride % MANY);
+        const shape dims = {.rank = 1, .dim = {WIDE}};
+        snprintf(name, sizeof name, "experts.%u.weight", k);
+        assert_ok(ckpt_add(c, 0, span_str(name), DTYPE_F32, &dims, (uint64_t)k * WIDE * 4, WIDE * 4, &e), &e);
+    }
+    assert_ok(ckpt_finish_listed(c, &e), &e);
+    return c;
+}
+
+static void many_tensors_are_told_by_a_digest(void **unused)
+{
+    (void)unused;
+    static const uint32_t strides[] = {1, 77773};
+    static uint32_t order[MANY];
+    const char *path = temp_path("many");
+    catalogue told[2];
+    buf text[2] = {{0}, {0}};
+    program p = {0};
+    err e = {0};
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    for (uint32_t i = 0; i < MANY * WIDE; i++) {
+        const uint32_t x = (uint32_t)rng_bits(1, 2, i);
+        fwrite(&x, sizeof x, 1, f);
+    }
+    fclose(f);
+    for (int i = 0; i < 2; i++) {
+        contents_roots held;
+        ckpt *c = many_tensors(path, strides[i]);
+        p.n_weight = 0;
+        assert_ok(contents_roots_some(&held, c, NULL, NULL, 0, 2, &e), &e);
+        assert_true(catalogue_write(&text[i], order, c, &held, &p));
+        assert_ok(catalogue_read(&told[i], buf_span(&text[i]), &e), &e);
+        assert_int_equal(told[i].n, MANY);
+        for (uint32_t k = 0; k < MANY; k += 991)
+            assert_string_equal(told[i].tensor[k].t.name, ckpt_at(c, order[k])->name);
+        contents_roots_free(&held);
+        ckpt_close(c);
+    }
+    assert_memory_equal(told[0].identity, told[1].identity, SHA256_BYTES);
+    assert_true(span_eq(buf_span(&text[0]), buf_span(&text[1])));
+    assert_true(text[0].n > LEASE_BYTES_MAX && text[0].n < LIST_BYTES_MAX);
+    lease_ask a = {.ranks = 2, .devices = span_str("cpu;a:1/cpu"), .list_bytes = (uint32_t)text[0].n};
+    buf message = {0};
+    assert_true(lease_ask_write(&message, &a, PROTOCOL_MAX));
+    assert_true(message.n < 1000);
+    buf_free(&message);
+    for (int i = 0; i < 2; i++) {
+        catalogue_free(&told[i]);
+        buf_free(&text[i]);
+    }
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_last_ones_are_kept),
         cmocka_unit_test(more_are_kept_in_a_folder),
+        cmocka_unit_test(a_list_is_sent_once),
+        cmocka_unit_test(many_tensors_are_told_by_a_digest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
