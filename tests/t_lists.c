@@ -3,6 +3,7 @@
 #include "base/rng.h"
 #include "engine/engine_state.h"
 #include "io/ckpt_build.h"
+#include "io/contents_cache.h"
 #include "net/catalogue.h"
 #include "net/leader.h"
 #include "net/lease_msg.h"
@@ -121,6 +122,8 @@ static uint64_t sent_with(const nodes *n, engine **g)
         .model = n->model, .devices = list_of(n, "A/cpu;cpu"), .threads = 1, .ctx = 32, .key_file = n->key};
     assert_ok(engine_open(g, &o, &e), &e);
     assert_int_equal(leader_nodes((*g)->leader, at, 4), 1);
+    assert_true(at[0].hashed_at > 0 && at[0].hashed_at <= contents_clock());
+    assert_true(contents_clock() - at[0].hashed_at < (int64_t)600 * 1000000000); /* by this process */
     return at[0].bytes.sent[USE_WEIGHT];
 }
 

@@ -211,6 +211,7 @@ typedef struct engine_peer {
     engine_traffic sent, received;
     double wait;     /* seconds in which it had a step, or waited for rows of one, and did not compute */
     double kv_usage; /* of the memory of its pages, what queries hold; 0 … 1 */
+    int64_t hashed;  /* seconds since 1970, when the oldest of the weights that it reads was hashed; 0: not known */
 } engine_peer;
 /* Fills at most `most`; from any thread. */
 int engine_peers(engine *g, engine_peer *out, int most);

@@ -86,6 +86,7 @@ static void look_up(engine *g)
         p->detail[0] = 0;
         p->rtt_ms = up[i].rtt * 1e3;
         p->kv_usage = kv_usage(g, &up[i]);
+        p->hashed = up[i].hashed_at / 1000000000;
         add_counts(p, &g->peers_before[p - g->peers], &up[i]);
         if (*up[i].as && !p->as[0])
             log_line(LOG_WARN, "%s pretends to be a machine of %s GB/s,GOP/s (node --as): times are not this one's",

@@ -30,6 +30,8 @@ typedef struct parts {
     sum_kind kind;
     part *part;
     size_t n;
+    uint64_t hashed; /* bytes that were not remembered */
+    int64_t oldest;  /* contents_clock of the oldest digest */
 } parts;
 
 /* The place of a part in its file; false: its bytes are not there as they are used. */
@@ -58,6 +60,7 @@ static int remember(parts *p, const char *cache, int64_t since, err *e)
             if (!s) continue;
             memcpy(x->digest, s->digest, SHA256_BYTES);
             x->state = s->hashed > 0 && s->hashed >= since ? HASH_KNOWN : HASH_OLD;
+            if (x->state == HASH_KNOWN && s->hashed < p->oldest) p->oldest = s->hashed;
         }
         file_sums_free(&sums);
         if (rc) return rc;
@@ -94,7 +97,7 @@ static void keep(const parts *p, const char *cache)
     }
 }
 
-static uint64_t hash_rest(parts *p, int threads)
+static void hash_rest(parts *p, int threads)
 {
     uint64_t total = 0, done = 0;
     (void)threads; /* without OpenMP */
@@ -115,7 +118,7 @@ static uint64_t hash_rest(parts *p, int threads)
 #pragma omp critical
         log_progress("hash", done += x->bytes, total);
     }
-    return total;
+    p->hashed = total;
 }
 
 /* A tensor that changed in a file that nobody wrote to. */
@@ -139,11 +142,12 @@ int contents_decayed(const char *path, const char *tensor, err *e)
                    path, tensor);
 }
 
-/* Digests of all parts; *hashed: the bytes of those that were not remembered. */
-static int hash_parts(parts *p, const char *cache, int64_t since, int threads, uint64_t *hashed, err *e)
+/* Digests of all parts. */
+static int hash_parts(parts *p, const char *cache, int64_t since, int threads, err *e)
 {
+    p->oldest = contents_clock();
     int rc = cache ? remember(p, cache, since, e) : OK;
-    if (!rc) *hashed = hash_rest(p, threads);
+    if (!rc) hash_rest(p, threads);
     if (!rc) rc = ckpt_check_torn(p->c, e);
     if (!rc && cache) rc = find_decay(p, cache, e);
     if (!rc && cache) keep(p, cache);
@@ -204,7 +208,9 @@ int contents_hash_some(contents *out, const ckpt *c, const bool *want, const cha
     for (uint32_t i = 0; i < ckpt_count(c) && !rc; i++)
         if (!want || want[i])
             p.part[p.n++] = (part){.tensor = i, .bytes = ckpt_at(c, i)->bytes, .digest = out->tensor[i]};
-    if (!rc) rc = hash_parts(&p, cache, since, threads, &out->hashed, e);
+    if (!rc) rc = hash_parts(&p, cache, since, threads, e);
+    out->hashed = p.hashed;
+    out->hashed_at = p.oldest;
     if (!rc && !want) rc = hash_all(out, c, e);
     mem_free(p.part);
     if (rc) contents_free(out);
@@ -216,7 +222,7 @@ uint64_t contents_trees(uint64_t bytes) { return bytes / TREE_BYTES + (bytes % T
 int contents_roots_some(contents_roots *out, const ckpt *c, const bool *want, const char *cache, int64_t since,
                         int threads, err *e)
 {
-    uint64_t n = 0, hashed;
+    uint64_t n = 0;
     for (uint32_t i = 0; i < ckpt_count(c); i++) n += contents_trees(ckpt_at(c, i)->bytes);
     parts p = {.c = c, .kind = SUM_TREE, .part = mem_array(n + 1, sizeof *p.part)};
     *out = (contents_roots){.root = mem_zero(n + 1, sizeof *out->root),
@@ -233,7 +239,8 @@ int contents_roots_some(contents_roots *out, const ckpt *c, const bool *want, co
                                        .bytes = bytes - at < TREE_BYTES ? bytes - at : TREE_BYTES,
                                        .digest = out->root[n]};
     }
-    if (!rc) rc = hash_parts(&p, cache, since, threads, &hashed, e);
+    if (!rc) rc = hash_parts(&p, cache, since, threads, e);
+    out->hashed_at = p.oldest;
     mem_free(p.part);
     if (rc) contents_roots_free(out);
     return rc;

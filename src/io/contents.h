@@ -13,6 +13,7 @@ typedef struct contents {
     uint8_t all[SHA256_BYTES];       /* of name, type, shape and digest of all tensors in the order of their names;
                                         zeros where only some tensors were wanted */
     uint64_t hashed;                 /* bytes; those of the other tensors were remembered */
+    int64_t hashed_at;               /* contents_clock, when the oldest of the digests was made */
 } contents;
 
 /* cache: the folder of what was hashed before, made when it is not there; NULL: none. Its faults are no errors.
@@ -28,7 +29,8 @@ int contents_decayed(const char *path, const char *tensor, err *e); /* says so *
 /* Roots of the trees (base/hash_tree.h) over each MiB of tensors: what shows that a part of one belongs to it. */
 typedef struct contents_roots {
     uint8_t (*root)[SHA256_BYTES];
-    uint64_t *first; /* [ckpt_count] of a tensor; contents_trees of its bytes follow each other */
+    uint64_t *first;   /* [ckpt_count] of a tensor; contents_trees of its bytes follow each other */
+    int64_t hashed_at; /* contents_clock, when the oldest of them was made */
 } contents_roots;
 uint64_t contents_trees(uint64_t bytes);
 /* As contents_hash_some; zeros of tensors that are not wanted. */

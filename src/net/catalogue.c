@@ -267,11 +267,12 @@ static const listed *find_listed(const catalogue *c, const ckpt_entry *t)
 }
 
 static int compare_flat(const catalogue *c, const ckpt *own, const bool *want, const char *cache, int64_t since,
-                        int threads, err *e)
+                        int threads, int64_t *hashed_at, err *e)
 {
     contents held;
     int rc = contents_hash_some(&held, own, want, cache, since, threads, e);
     if (rc) return rc;
+    *hashed_at = held.hashed_at;
     for (uint32_t i = 0; i < ckpt_count(own) && !rc; i++) {
         const listed *x = want[i] ? find_listed(c, ckpt_at(own, i)) : NULL;
         if (want[i] && (!x || memcmp(held.tensor[i], x->digest, SHA256_BYTES) != 0))
@@ -282,11 +283,12 @@ static int compare_flat(const catalogue *c, const ckpt *own, const bool *want, c
 }
 
 static int compare_trees(const catalogue *c, const ckpt *own, const bool *want, const char *cache, int64_t since,
-                         int threads, err *e)
+                         int threads, int64_t *hashed_at, err *e)
 {
     contents_roots held;
     int rc = contents_roots_some(&held, own, want, cache, since, threads, e);
     if (rc) return rc;
+    *hashed_at = held.hashed_at;
     for (uint32_t i = 0; i < ckpt_count(own) && !rc; i++) {
         const ckpt_entry *t = ckpt_at(own, i);
         const listed *x = want[i] ? find_listed(c, t) : NULL;
@@ -298,13 +300,13 @@ static int compare_trees(const catalogue *c, const ckpt *own, const bool *want, 
 }
 
 int catalogue_compare(const catalogue *c, const ckpt *own, const program *p, const char *cache, int64_t since,
-                      int threads, err *e)
+                      int threads, int64_t *hashed_at, err *e)
 {
     bool *want = mem_zero((size_t)ckpt_count(own) + 1, sizeof *want);
     if (!want) return no_memory(e);
     mark_wanted(p, want);
-    int rc = c->has_trees ? compare_trees(c, own, want, cache, since, threads, e)
-                          : compare_flat(c, own, want, cache, since, threads, e);
+    int rc = c->has_trees ? compare_trees(c, own, want, cache, since, threads, hashed_at, e)
+                          : compare_flat(c, own, want, cache, since, threads, hashed_at, e);
     mem_free(want);
     return rc;
 }

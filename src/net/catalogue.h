@@ -47,6 +47,6 @@ int catalogue_read_flat(catalogue *out, span text, err *e);
 void catalogue_free(catalogue *c);
 
 /* Whether the tensors that p reads in a node's own copy hold what the leader's hold; ERR_NOT_FOUND names the first that
- * does not. cache, since: as contents_hash_some. */
+ * does not. cache, since: as contents_hash_some; *hashed_at: contents_roots.hashed_at. */
 int catalogue_compare(const catalogue *c, const ckpt *own, const program *p, const char *cache, int64_t since,
-                      int threads, err *e);
+                      int threads, int64_t *hashed_at, err *e);

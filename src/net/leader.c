@@ -25,6 +25,7 @@ typedef struct far_rank {
     atomic_ullong done; /* steps */
     question q;
     lease_memory memory;
+    int64_t hashed_at;       /* leader_node.hashed_at */
     _Atomic double *sent_at; /* [in_flight] clock_now of steps, by number */
     progress_watch watch;    /* of its steps, under the lock of `asks` */
     double done_at;          /* of the last step; of the reading thread */
@@ -288,8 +289,11 @@ static int far_open(void *self, plan *l, err *e)
         if (!rc) rc = ask_lease(r, buf_span(&text), e);
     }
     buf_free(&text);
-    for (int i = 0; i < d->n && !rc; i++)
-        if (is_far(d, i)) rc = question_await(&d->ranks[i].q, INFINITY, e);
+    for (int i = 0; i < d->n && !rc; i++) {
+        if (!is_far(d, i)) continue;
+        rc = question_await(&d->ranks[i].q, INFINITY, e);
+        if (!rc) d->ranks[i].hashed_at = lease_hashed_read(buf_span(&d->ranks[i].q.more));
+    }
     return rc;
 }
 
@@ -463,6 +467,7 @@ int leader_nodes(const leader *d, leader_node *out, int most)
         peer_count(r->control, &x->bytes);
         if (d->w) ways_count(d->w, i, &x->bytes);
         x->wait += r->wait;
+        if (r->hashed_at && (!x->hashed_at || r->hashed_at < x->hashed_at)) x->hashed_at = r->hashed_at;
         for (int g = 0; g < GROUP_MAX; g++) x->page[g] += r->memory.page[g];
     }
     return n;

@@ -31,6 +31,7 @@ typedef struct leader_node {
     peer_bytes bytes;
     double wait; /* seconds in which its ranks had a step, or waited for rows of one, and did not compute */
     uint64_t page[GROUP_MAX]; /* bytes there of a page of each group */
+    int64_t hashed_at;        /* contents_clock, when the oldest of what it reads was hashed; 0: not known */
 } leader_node;
 /* Whether a node has said that it ends soon; why begins with its address. From any thread. */
 bool leader_is_left(leader *d, err *why);

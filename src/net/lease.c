@@ -37,6 +37,7 @@ struct lease {
     model *m;
     store *parts; /* of the leader's checkpoint, where the model is made of it; else NULL */
     fetch *fetches;
+    int64_t hashed_at;      /* contents_clock, when the oldest digest of what it reads was made */
     bool differs;           /* the node's own copy has other contents */
     uint64_t loan, fetched; /* bytes that it takes of the node's memory, of them weights from the leader */
     plan *l;
@@ -189,6 +190,7 @@ static int fetch_weights(lease *l, const program *p, err *e)
     if (!rc) rc = may_take(l, 0, e);
     if (!rc && !byte_runs_minus(&missing, &reads, &none))
         rc = err_set(e, ERR_MEMORY, "out of memory for a list of bytes");
+    l->hashed_at = contents_clock(); /* what is there is hashed each time */
     if (!rc) rc = store_missing(l->parts, l->m->weights, &missing, e);
     if (!rc) rc = make_room(l, byte_runs_bytes(&missing), e);
     if (!rc) rc = fetch_run(l->fetches, l->parts, &l->told, &missing, e);
@@ -207,7 +209,7 @@ static int have_weights(void *ctx, const program *p, err *e)
     int rc = l->m->weights ? keeper_check(l->host->copies, l->m->weights, e) : OK;
     if (!rc)
         rc = catalogue_compare(&l->told, l->m->weights, p, cache, keeper_since(l->host->copies), pool_default_threads(),
-                               e);
+                               &l->hashed_at, e);
     mem_free(cache);
     l->differs = rc == ERR_NOT_FOUND || rc == ERR_UNAVAILABLE;
     return rc;
@@ -479,6 +481,8 @@ static void carry_out(lease *l, uint16_t kind, span payload)
              : kind == MSG_TEST   ? test(l, payload, &more, &e)
              : kind == MSG_MEMORY ? tell_memory(l, payload, &more, &e)
                                   : get_ready(l, payload, &e);
+    if (!rc && kind == MSG_LEASE && peer_hello(l->control)->protocol_max >= PROTOCOL_LISTS)
+        lease_hashed_write(&more, l->hashed_at);
     if (rc) log_line(LOG_WARN, "%s: %s", peer_name(l->control), e.msg);
     else if (kind == MSG_READY)
         log_line(LOG_INFO, "%s: rank %d of %d is ready", peer_name(l->control), l->ask.rank, l->ask.ranks);

@@ -172,6 +172,15 @@ int lease_join_read(lease_join *j, span payload, err *e)
     return check_end(&c, "request to join", e);
 }
 
+bool lease_hashed_write(buf *out, int64_t at) { return buf_uint(out, (uint64_t)at, 8); }
+
+int64_t lease_hashed_read(span more)
+{
+    cursor c = cursor_of(more);
+    const uint64_t at = cursor_u64(&c);
+    return c.bad || at > INT64_MAX ? 0 : (int64_t)at;
+}
+
 bool lease_seconds_write(buf *out, double seconds) { return buf_uint(out, (uint64_t)(seconds * 1e9), 8); }
 
 double lease_seconds_read(span more)

@@ -2,7 +2,7 @@
  *
  *     leader                                     node
  *     LEASE  spec, list of devices, rank …  ->   opens the model and its part of the plan
- *                                           <-   ANSWER, or why not
+ *                                           <-   ANSWER when its contents were hashed, or why not
  *     MEMORY types of the cache             ->
  *                                           <-   ANSWER bytes of a page of each group, of a slot, bytes left
  *     READY  pages, slots                   ->   makes pages, dials the ranks after its own: JOIN
@@ -52,6 +52,11 @@ bool lease_cache_write(buf *out, const cache_options *c);
 int lease_cache_read(cache_options *c, span payload, err *e);
 bool lease_join_write(buf *out, const lease_join *j);
 int lease_join_read(lease_join *j, span payload, err *e);
+
+/* What follows in a good answer to a LEASE, from protocol 3 on: when the contents that the rank reads were hashed last
+ * (contents_clock). 0: it does not say. */
+bool lease_hashed_write(buf *out, int64_t at);
+int64_t lease_hashed_read(span more);
 
 /* What follows in a good DONE: the seconds that its rank has computed. 0: malformed. */
 bool lease_seconds_write(buf *out, double seconds);
