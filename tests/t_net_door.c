@@ -56,14 +56,16 @@ static void leaders_come_in_past_strangers(void **unused)
         int fd = dialled(n.name[0]);
         fcntl(fd, F_SETFL, O_NONBLOCK);
         assert_ok(tls_open(&c, fd, false, key, &e), &e);
-        assert_int_equal(tls_shake(c, &e), TLS_WAIT_READ);
+        int rc = tls_shake(c, &e); /* OK: the node has answered already */
+        assert_true(rc == TLS_WAIT_READ || rc == OK);
         poll(&(struct pollfd){fd, POLLIN, 0}, 1, 5000); /* the node has answered it */
         for (int i = 0; i < STRANGERS; i++) {
             held[i] = dialled(n.name[0]);
             if (says) (void)!write(held[i], "\x16", 1);
             if (i % 32 == 0) usleep(5000); /* so that they are read one after another */
         }
-        assert_ok(shaken(c, &e), &e);
+        if (rc) rc = shaken(c, &e);
+        assert_ok(rc, &e);
         tls_close(c);
         for (int i = 0; i < STRANGERS; i++) close(held[i]);
     }

@@ -400,18 +400,18 @@ static void who_does_not_fit_stays_outside(void **unused)
     self_of_test(&good, 3000);
     bad = good;
     bad.key[31] ^= 1;
-    expect_refusal(&h, &bad, ERR_FORMAT, "the key is not accepted", 1);
+    expect_refusal(&h, &bad, ERR_FORMAT, "the key is not accepted", 2); /* both connections */
     bad = good;
     bad.me.protocol_min = 4, bad.me.protocol_max = 5;
-    expect_refusal(&h, &bad, ERR_FORMAT, "speaks protocol 1 to 3, this is 4 to 5", 2);
+    expect_refusal(&h, &bad, ERR_FORMAT, "speaks protocol 1 to 3, this is 4 to 5", 3);
     bad = good;
     bad.me.arithmetic++;
     char says[100];
     snprintf(says, sizeof says, "computes by arithmetic %u, this is %u (--exact off)", good.me.arithmetic,
              bad.me.arithmetic);
-    expect_refusal(&h, &bad, ERR_FORMAT, says, 3);
+    expect_refusal(&h, &bad, ERR_FORMAT, says, 4);
     atomic_store(&h.room, 0);
-    expect_refusal(&h, &good, ERR_BUSY, "has no room for another leader", 4);
+    expect_refusal(&h, &good, ERR_BUSY, "has no room for another leader", 5);
     atomic_store(&h.room, PEERS);
     bad.me.inexact = true;
     peer *p[2];

@@ -216,7 +216,10 @@ static bool attend(door *d, guest *g)
         frame_sink sink = peer_greeting(g->theirs);
         rc = frame_take(g->f, &sink, 0, &e);
         if (rc == FRAME_NONE) return false;
-        if (rc == FRAME_END) rc = err_set(&e, ERR_IO, "it ended the connection");
+        if (rc == FRAME_END) { /* it has the key: the second of two connections, of which the first was refused */
+            guest_free(d, g);
+            return false;
+        }
         bool bulk = !rc && g->theirs->role == HELLO_BULK;
         if (!rc) rc = welcome(d, g, &e);
         if (!rc) return bulk;

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { DIGITS = 2 * KEY_BYTES, TEXT_MAX = DIGITS + 12 };
+enum { DIGITS = 2 * KEY_BYTES, TEXT_MAX = DIGITS + 8 };
 
 static int digit_value(char c)
 {

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "net/at_once.h"
 #include "net/msg.h"
 #include "net/question.h"
 #include "net/step_code.h"
@@ -24,6 +25,7 @@ typedef struct far_rank {
     supply *pieces;     /* for a node without a copy */
     atomic_ullong done; /* steps */
     question q;
+    bool counts; /* it was asked for its memory, with others, and the answer was not looked at */
     lease_memory memory;
     int64_t hashed_at;       /* leader_node.hashed_at */
     _Atomic double *sent_at; /* [in_flight] clock_now of steps, by number */
@@ -259,6 +261,27 @@ static int ask_lease(far_rank *r, span text, err *e)
     return rc;
 }
 
+/* Connects to the node of a rank; ranks here have none. */
+static int dial_far(void *ctx, int i, err *e)
+{
+    leader *d = ctx;
+    far_rank *r = &d->ranks[i];
+    const peer_use use = {.ctx = r,
+                          .admit = control_admit,
+                          .take = control_take,
+                          .lost = control_lost,
+                          .hear = control_hear,
+                          .look = control_look};
+    if (!is_far(d, i)) return OK;
+    r->of = d;
+    r->rank = i;
+    r->q.of = &d->asks;
+    r->sent_at = mem_zero((size_t)plan_in_flight(d->l), sizeof *r->sent_at);
+    if (!r->sent_at) return err_set(e, ERR_MEMORY, "out of memory for leases");
+    int rc = supply_open(&r->pieces, d->m->weights, d->o.list, e);
+    return rc ? rc : peer_dial(&r->control, &d->nodes.at[i], &d->self, &use, e);
+}
+
 static int far_open(void *self, plan *l, err *e)
 {
     leader *d = self;
@@ -267,27 +290,13 @@ static int far_open(void *self, plan *l, err *e)
     d->n = plan_segments(l);
     d->ranks = mem_zero((size_t)d->n, sizeof *d->ranks);
     int rc = d->ranks ? ways_make_tokens(&d->nodes, d->n, e) : err_set(e, ERR_MEMORY, "out of memory for leases");
+    for (int i = 0; i < d->n && !rc; i++)
+        if (is_far(d, i)) rc = address_parse(&d->nodes.at[i], plan_node(l, i), false, e);
     if (!rc) rc = model_own_spec_text(d->m, NULL, &text, e);
     if (!rc) rc = own_list_make(d->o.list, d->m, e);
-    for (int i = 0; i < d->n && !rc; i++) {
-        far_rank *r = &d->ranks[i];
-        const peer_use use = {.ctx = r,
-                              .admit = control_admit,
-                              .take = control_take,
-                              .lost = control_lost,
-                              .hear = control_hear,
-                              .look = control_look};
-        if (!is_far(d, i)) continue;
-        r->of = d;
-        r->rank = i;
-        r->q.of = &d->asks;
-        rc = address_parse(&d->nodes.at[i], plan_node(l, i), false, e);
-        r->sent_at = mem_zero((size_t)plan_in_flight(l), sizeof *r->sent_at);
-        if (!r->sent_at) rc = err_set(e, ERR_MEMORY, "out of memory for leases");
-        if (!rc) rc = supply_open(&r->pieces, d->m->weights, d->o.list, e);
-        if (!rc) rc = peer_dial(&r->control, &d->nodes.at[i], &d->self, &use, e);
-        if (!rc) rc = ask_lease(r, buf_span(&text), e);
-    }
+    if (!rc) rc = at_once(d->n, dial_far, d, e);
+    for (int i = 0; i < d->n && !rc; i++)
+        if (is_far(d, i)) rc = ask_lease(&d->ranks[i], buf_span(&text), e);
     buf_free(&text);
     for (int i = 0; i < d->n && !rc; i++) {
         if (!is_far(d, i)) continue;
@@ -297,19 +306,32 @@ static int far_open(void *self, plan *l, err *e)
     return rc;
 }
 
+/* Asks all, so that one round trip is enough. */
+static void ask_memory(leader *d, dtype k_type, dtype v_type)
+{
+    buf message = {0};
+    err ignored = {0}; /* the loss of a node is told by `ready` */
+    lease_types_write(&message, k_type, v_type);
+    for (int i = 0; i < d->n; i++) {
+        far_rank *r = &d->ranks[i];
+        if (!is_far(d, i) || (r->counts && question_await(&r->q, INFINITY, &ignored))) continue;
+        r->counts = question_ask(&r->q, r->control, MSG_MEMORY, &message, &ignored) == OK;
+    }
+    buf_free(&message);
+}
+
 static void far_memory(void *self, int rank, dtype k_type, dtype v_type, uint64_t page[GROUP_MAX], uint64_t *slot,
                        uint64_t *left)
 {
-    far_rank *r = &((leader *)self)->ranks[rank];
+    leader *d = self;
+    far_rank *r = &d->ranks[rank];
     lease_memory m = {.left = 0};
-    buf message = {0};
     err ignored = {0};
-    lease_types_write(&message, k_type, v_type);
-    int rc = question_ask(&r->q, r->control, MSG_MEMORY, &message, &ignored);
-    if (!rc) rc = question_await(&r->q, INFINITY, &ignored);
+    if (!r->counts) ask_memory(d, k_type, v_type);
+    int rc = r->counts ? question_await(&r->q, INFINITY, &ignored) : ERR_IO;
+    r->counts = false;
     if (!rc) rc = lease_memory_read(&m, buf_span(&r->q.more), &ignored);
-    if (rc) m = (lease_memory){.left = 0}; /* the loss of the node is told by `ready` */
-    buf_free(&message);
+    if (rc) m = (lease_memory){.left = 0};
     r->memory = m;
     memcpy(page, m.page, sizeof m.page);
     *slot = m.slot;

@@ -12,6 +12,7 @@
 #include "io/ckpt_build.h"
 #include "io/contents_cache.h"
 #include "models/model.h"
+#include "net/at_once.h"
 #include "net/catalogue.h"
 #include "net/fetch.h"
 #include "net/msg.h"
@@ -345,17 +346,21 @@ static int tell_memory(lease *l, span payload, buf *out, err *e)
     return rc;
 }
 
+static int dial_after(void *ctx, int i, err *e)
+{
+    lease *l = ctx;
+    const int b = l->ask.rank + 1 + i;
+    const char *node = l->trial ? l->trial->device[b].node : plan_node(l->l, b);
+    address at;
+    if (!node || !*node) return OK;
+    int rc = address_parse(&at, node, false, e);
+    return rc ? rc : ways_dial(l->w, l->ask.rank, b, &at, l->ask.token[b], l->host->self, e);
+}
+
 /* Connects to the ranks after this one; those before dial. */
 static int join_others(lease *l, err *e)
 {
-    int rc = OK;
-    for (int b = l->ask.rank + 1; b < l->ask.ranks && !rc; b++) {
-        const char *node = l->trial ? l->trial->device[b].node : plan_node(l->l, b);
-        address at;
-        if (!node || !*node) continue;
-        rc = address_parse(&at, node, false, e);
-        if (!rc) rc = ways_dial(l->w, l->ask.rank, b, &at, l->ask.token[b], l->host->self, e);
-    }
+    int rc = at_once(l->ask.ranks - l->ask.rank - 1, dial_after, l, e);
     return rc ? rc : ways_wait(l->w, JOIN_SECONDS, e);
 }
 

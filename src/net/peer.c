@@ -3,6 +3,7 @@
 
 #include "base/cond.h"
 #include "base/mem.h"
+#include "net/at_once.h"
 #include "net/msg.h"
 
 #include <pthread.h>
@@ -76,30 +77,41 @@ int peer_greet(frames *f, const hello *mine, err *e)
     return rc;
 }
 
-/* One connection up to the hello of the other side. */
-static int open_line(frames **out, const address *to, const peer_self *self, const hello *mine, hello *theirs, err *e)
+/* The two connections of a pair, on their way. */
+typedef struct dialling {
+    const address *to;
+    const peer_self *self;
+    double seconds, until;
+    tls *way[2];
+} dialling;
+
+/* One of them, up to the end of the handshake. */
+static int reach(void *ctx, int i, err *e)
 {
-    const double seconds = self->patience > 0 && self->patience < GREET_SECONDS ? self->patience : GREET_SECONDS;
-    const double until = clock_now() + seconds;
-    frame_sink sink = peer_greeting(theirs);
+    dialling *d = ctx;
     tls *c;
-    *out = NULL;
-    int fd = tcp_dial(to, seconds, e);
-    if (fd < 0) return e ? e->code : ERR_IO;
-    int rc = tls_open(&c, fd, false, self->key, e);
+    const int fd = tcp_dial(d->to, d->seconds, e);
+    if (fd < 0) return fd;
+    int rc = tls_open(&c, fd, false, d->self->key, e);
     if (rc) return rc;
     while ((rc = tls_shake(c, e)) > 0)
-        if (!tcp_wait(tls_socket(c), rc == TLS_WAIT_WRITE, until))
-            err_set(e, ERR_IO, "no reply within %.1f s", seconds), tls_cut(c);
-    if (rc) {
-        tls_close(c);
-        return rc;
-    }
+        if (!tcp_wait(tls_socket(c), rc == TLS_WAIT_WRITE, d->until))
+            err_set(e, ERR_IO, "no reply within %.1f s", d->seconds), tls_cut(c);
+    if (rc) tls_close(c);
+    else d->way[i] = c;
+    return rc;
+}
+
+/* Hellos on it; it is taken also when they fail. */
+static int greet(frames **out, tls *c, const dialling *d, const hello *mine, hello *theirs, err *e)
+{
+    frame_sink sink = peer_greeting(theirs);
     frames *f = frames_open(c);
+    *out = NULL;
     if (!f) return err_set(e, ERR_MEMORY, "out of memory");
-    rc = peer_greet(f, mine, e);
-    if (!rc) rc = frame_take(f, &sink, until, e);
-    if (rc == FRAME_NONE) rc = err_set(e, ERR_IO, "no hello within %.1f s", seconds);
+    int rc = peer_greet(f, mine, e);
+    if (!rc) rc = frame_take(f, &sink, d->until, e);
+    if (rc == FRAME_NONE) rc = err_set(e, ERR_IO, "no hello within %.1f s", d->seconds);
     if (rc == FRAME_END) rc = err_set(e, ERR_IO, "it ended the connection instead of a hello");
     if (!rc) rc = hello_check(mine, theirs, true, e);
     if (rc) frames_close(f);
@@ -107,22 +119,30 @@ static int open_line(frames **out, const address *to, const peer_self *self, con
     return rc;
 }
 
+/* Both connections are made at the same time, so that only the hello of the second waits for that of the first: four
+ * round trips in all. */
 int peer_dial(peer **out, const address *to, const peer_self *self, const peer_use *use, err *e)
 {
     char name[TCP_NAME_MAX];
     hello mine = self->me, theirs, again;
-    frames *control, *bulk;
+    frames *control = NULL, *bulk = NULL;
     err local = {0};
+    dialling d = {.to = to, .self = self};
+    d.seconds = self->patience > 0 && self->patience < GREET_SECONDS ? self->patience : GREET_SECONDS;
+    d.until = clock_now() + d.seconds;
     *out = NULL;
     address_print(to, name);
+    int rc = at_once(2, reach, &d, &local);
     mine.role = HELLO_CONTROL;
-    int rc = open_line(&control, to, self, &mine, &theirs, &local);
-    if (!rc) {
-        mine.role = HELLO_BULK;
-        memcpy(mine.token, theirs.token, HELLO_TOKEN);
-        rc = open_line(&bulk, to, self, &mine, &again, &local);
-        if (rc) frames_close(control);
+    if (!rc) rc = greet(&control, d.way[PEER_CONTROL], &d, &mine, &theirs, &local), d.way[PEER_CONTROL] = NULL;
+    mine.role = HELLO_BULK;
+    if (!rc) memcpy(mine.token, theirs.token, HELLO_TOKEN);
+    if (!rc) rc = greet(&bulk, d.way[PEER_BULK], &d, &mine, &again, &local), d.way[PEER_BULK] = NULL;
+    for (int i = 0; i < 2; i++) {
+        if (d.way[i]) tls_bye(d.way[i]);
+        tls_close(d.way[i]);
     }
+    if (rc && control) frames_close(control);
     if (!rc) {
         *out = peer_join(control, bulk, name, true, &self->me, &theirs);
         if (!*out) rc = err_set(&local, ERR_MEMORY, "out of memory");

@@ -2,6 +2,7 @@
 #include "net/trial.h"
 
 #include "base/mem.h"
+#include "net/at_once.h"
 #include "net/key_file.h"
 #include "net/msg.h"
 #include "net/question.h"
@@ -51,14 +52,16 @@ static int control_admit(void *ctx, peer *p, const frame_head *h, uint8_t **room
 static void hear(void *ctx, const progress *said) { question_hear(ctx, said); }
 static int look(void *ctx, err *e) { return question_look(ctx, PROGRESS_TRIAL, e); }
 
-static int ask_rank(trial_rank *r, err *e)
+static int ask_rank(void *ctx, int i, err *e)
 {
-    trial *t = r->of;
+    trial *t = ctx;
+    trial_rank *r = &t->ranks[i];
     const peer_use use = {
         .ctx = &r->q, .admit = control_admit, .take = question_take, .lost = question_lost, .hear = hear, .look = look};
     trial_ask a = {.rank = r->rank, .ranks = t->n, .bytes = t->o->layout->bytes, .devices = span_str(t->o->devices)};
     address *at = &t->nodes.at[r->rank];
     buf message = {0};
+    if (!is_far(t, i)) return OK;
     memcpy(a.token, t->nodes.token[r->rank], sizeof a.token);
     trial_ask_write(&message, &a);
     int rc = message.n > FRAME_SMALL ? err_set(e, ERR_LIMIT, "the list of devices is too long for nodes") : OK;
@@ -76,8 +79,7 @@ static int connect_nodes(trial *t, err *e)
     t->self.me.inexact = true; /* codecs give the same bits everywhere; results are compared */
     if (t->o->timeout > 0) t->self.me.silence_ms = (uint32_t)(t->o->timeout * 1000);
     if (!rc) rc = ways_make_tokens(&t->nodes, t->n, e);
-    for (int i = 0; i < t->n && !rc; i++)
-        if (is_far(t, i)) rc = ask_rank(&t->ranks[i], e);
+    if (!rc) rc = at_once(t->n, ask_rank, t, e);
     for (int i = 0; i < t->n && !rc; i++)
         if (is_far(t, i)) rc = question_await(&t->ranks[i].q, INFINITY, e);
     return rc ? rc : ways_dial_all(t->w, &t->nodes, &t->self, e);

@@ -4,6 +4,7 @@
 #include "base/cond.h"
 #include "base/mem.h"
 #include "comm/link_threads.h"
+#include "net/at_once.h"
 #include "net/link_tls.h"
 #include "net/msg.h"
 #include "net/question.h"
@@ -201,14 +202,23 @@ int ways_make_tokens(ways_nodes *n, int ranks, err *e)
     return rc;
 }
 
+typedef struct dial_all {
+    ways *w;
+    const ways_nodes *n;
+    const peer_self *self;
+} dial_all;
+
+static int dial_one(void *ctx, int i, err *e)
+{
+    const dial_all *d = ctx;
+    const int a = d->w->all[i].a, b = d->w->all[i].b;
+    return ways_dial(d->w, a, b, &d->n->at[b], d->n->token[a][b], d->self, e);
+}
+
 int ways_dial_all(ways *w, const ways_nodes *n, const peer_self *self, err *e)
 {
-    int rc = OK;
-    for (int i = 0; i < w->n_way && !rc; i++) {
-        const int a = w->all[i].a, b = w->all[i].b;
-        rc = ways_dial(w, a, b, &n->at[b], n->token[a][b], self, e);
-    }
-    return rc;
+    dial_all d = {w, n, self};
+    return at_once(w->n_way, dial_one, &d, e);
 }
 
 int ways_accept(ways *w, int a, int b, peer *p, err *e)
