@@ -250,7 +250,7 @@ static void print_checkpoint(const described *d)
 
 static int run_info(const invocation *v, err *e)
 {
-    static const char *const alone[] = {"model", "json", NULL};
+    static const char *const alone[] = {"model", "verify", "threads", "json", NULL};
     const info_options *o = v->options;
     described d = {0};
     int rc = o->own.hash ? OK : flags_allow_only(v, alone, "info without --hash", e);

@@ -41,7 +41,7 @@ static bool may_read(void *ctx, uint64_t bytes)
 /* All files on their disks. */
 static int read_disks(engine *g, err *e)
 {
-    const contents_pace slowly = {may_read, g};
+    const sums_pace slowly = {may_read, g};
     char *cache = contents_cache_folder();
     int rc = OK;
     for (uint32_t f = 0; f < ckpt_file_count(g->served->weights) && !rc; f++)

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "io/ckpt_build.h"
 #include "io/contents_cache.h"
+#include "io/sums_disk.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,14 +45,49 @@ static bool place_of(const parts *p, const part *x, file_sum *out)
     return true;
 }
 
+static const char *tensor_at(const ckpt *c, uint32_t f, uint64_t offset)
+{
+    const uint8_t *p = ckpt_file_bytes(c, f).p + offset;
+    for (uint32_t i = 0; i < ckpt_count(c); i++) {
+        const ckpt_entry *t = ckpt_at(c, i);
+        if (t->file == f && p >= t->data && p < t->data + t->bytes) return t->name;
+    }
+    return "?";
+}
+
+int contents_decayed(const ckpt *c, uint32_t file, uint64_t offset, err *e)
+{
+    return err_set(e, ERR_UNAVAILABLE,
+                   "%s: tensor '%.100s' has other contents than when it was hashed last, though nobody wrote to the "
+                   "file: its disk changed it (copy the file anew)",
+                   ckpt_file(c, file), tensor_at(c, file, offset));
+}
+
+/* What is kept of a file. Where it is in doubt the disk is asked: what memory has of it may be better, and lasts no
+ * longer than there is room for it. */
+static int read_kept(const parts *p, uint32_t f, const file_id *id, const char *cache, int threads, file_sums *out,
+                     err *e)
+{
+    bool doubt = false;
+    size_t wrong = 0;
+    err ignored = {0};
+    int rc = contents_cache_read(out, cache, id, e);
+    for (size_t i = 0; i < out->n && !rc; i++) doubt = doubt || out->at[i].hashed <= 0;
+    if (rc || !doubt) return rc;
+    rc = sums_recheck(out, ckpt_file(p->c, f), id, threads, NULL, &wrong, &ignored);
+    if (rc == ERR_UNAVAILABLE) return contents_decayed(p->c, f, out->at[wrong].offset, e);
+    if (!rc) contents_cache_write(out, cache, id, &ignored);
+    return rc == ERR_NOT_FOUND ? OK : rc ? err_copy(e, &ignored) : OK;
+}
+
 /* Digests that are remembered; state HASH_OLD: one from before `since`, to compare with. */
-static int remember(parts *p, const char *cache, int64_t since, err *e)
+static int remember(parts *p, const char *cache, int64_t since, int threads, err *e)
 {
     for (uint32_t f = 0; f < ckpt_file_count(p->c); f++) {
         file_sums sums = {0};
         file_id id;
         if (!ckpt_file_id(p->c, f, &id)) continue;
-        int rc = contents_cache_read(&sums, cache, &id, e);
+        int rc = read_kept(p, f, &id, cache, threads, &sums, e);
         for (size_t i = 0; i < p->n && !rc && sums.n; i++) {
             part *x = &p->part[i];
             file_sum want;
@@ -129,24 +165,16 @@ static int find_decay(const parts *p, const char *cache, err *e)
         file_id id;
         if (p->part[i].state != HASH_CHANGED || !is_settled(p->c, t->file, &id)) continue;
         contents_cache_doubt(cache, &id);
-        return contents_decayed(ckpt_file(p->c, t->file), t->name, e);
+        return contents_decayed(p->c, t->file, (uint64_t)(t->data - ckpt_file_bytes(p->c, t->file).p), e);
     }
     return OK;
-}
-
-int contents_decayed(const char *path, const char *tensor, err *e)
-{
-    return err_set(e, ERR_UNAVAILABLE,
-                   "%s: tensor '%.100s' has other contents than when it was hashed last, though nobody wrote to the "
-                   "file: its disk changed it (copy the file anew)",
-                   path, tensor);
 }
 
 /* Digests of all parts. */
 static int hash_parts(parts *p, const char *cache, int64_t since, int threads, err *e)
 {
     p->oldest = contents_clock();
-    int rc = cache ? remember(p, cache, since, e) : OK;
+    int rc = cache ? remember(p, cache, since, threads, e) : OK;
     if (!rc) hash_rest(p, threads);
     if (!rc) rc = ckpt_check_torn(p->c, e);
     if (!rc && cache) rc = find_decay(p, cache, e);

@@ -24,7 +24,8 @@ int contents_hash(contents *out, const ckpt *c, const char *cache, int threads, 
 int contents_hash_some(contents *out, const ckpt *c, const bool *want, const char *cache, int64_t since, int threads,
                        err *e);
 void contents_free(contents *o);
-int contents_decayed(const char *path, const char *tensor, err *e); /* says so */
+/* Says that of the tensor at this place of a file. */
+int contents_decayed(const ckpt *c, uint32_t file, uint64_t offset, err *e);
 
 /* Roots of the trees (base/hash_tree.h) over each MiB of tensors: what shows that a part of one belongs to it. */
 typedef struct contents_roots {

@@ -2,19 +2,13 @@
  * disk changed what nobody wrote to. What of a disk one can see says base/file_disk.h. */
 #pragma once
 #include "io/contents.h"
-#include "io/contents_cache.h"
-
-/* Asked after every MiB at most: may wait. False: stop. */
-typedef struct contents_pace {
-    bool (*go_on)(void *ctx, uint64_t bytes);
-    void *ctx;
-} contents_pace;
+#include "io/sums_disk.h"
 
 /* Compares file number f of a checkpoint with the digests that are kept of it, or with those held (NULL: none).
  * ERR_UNAVAILABLE: a tensor has other contents, or cannot be read; digests that are kept of the file are believed no
  * more (contents_cache_doubt). ERR_CANCELLED: go_on said so. A file of which nothing is known, or that was replaced, is
  * OK. */
 int contents_recheck(const ckpt *c, uint32_t f, const contents *held, const char *cache, int threads,
-                     const contents_pace *pace, err *e);
+                     const sums_pace *pace, err *e);
 /* All files with the digests that are kept, then what was not known yet, which is kept from then on. */
 int contents_verify(const ckpt *c, const char *cache, int threads, err *e);

@@ -117,7 +117,7 @@ static bool await_idleness(keeper *k)
 
 static void look_at_copy(keeper *k, const ckpt *c, const char *cache)
 {
-    const contents_pace pace = {may_read, k};
+    const sums_pace pace = {may_read, k};
     int rc = OK;
     for (uint32_t f = 0; f < ckpt_file_count(c) && rc != ERR_CANCELLED; f++) {
         file_id id;
@@ -152,7 +152,7 @@ static uint64_t look_at_all(keeper *k)
         ckpt_close(c);
     }
     mem_free(cache);
-    return bytes + (k->cache ? store_recheck(k->cache, &(contents_pace){may_read, k}, note_changed, k) : 0);
+    return bytes + (k->cache ? store_recheck(k->cache, &(sums_pace){may_read, k}, note_changed, k) : 0);
 }
 
 static void *look(void *arg)
@@ -182,7 +182,7 @@ static int verify_all(keeper *k, err *e)
         ckpt_close(c);
     }
     mem_free(cache);
-    if (!rc && k->cache) store_recheck(k->cache, &(contents_pace){read_on, NULL}, note_changed, k);
+    if (!rc && k->cache) store_recheck(k->cache, &(sums_pace){read_on, NULL}, note_changed, k);
     return rc;
 }
 

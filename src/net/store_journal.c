@@ -66,7 +66,7 @@ int store_journal_load(int journal, buf *to, err *e)
 /* ---- reading it all again */
 
 typedef struct reading {
-    const contents_pace *pace;
+    const sums_pace *pace;
     file_disk disk;
     uint8_t *room;
     uint64_t bytes;
@@ -152,7 +152,7 @@ static void recheck(reading *g, const char *tensors, int journal, const char *pa
     buf_free(&bad);
 }
 
-uint64_t store_recheck(const char *dir, const contents_pace *pace, store_changed *changed, void *ctx)
+uint64_t store_recheck(const char *dir, const sums_pace *pace, store_changed *changed, void *ctx)
 {
     reading g = {.pace = pace, .room = mem_map(DISK_ROOM)};
     DIR *d = g.room ? opendir(dir) : NULL;

@@ -2,7 +2,7 @@
  * fetched, and their digests, record after record. One that was cut short by the end of a process is taken off. */
 #pragma once
 #include "base/file.h"
-#include "io/contents_disk.h"
+#include "io/sums_disk.h"
 #include "net/piece_ask.h"
 
 /* Names of files begin with digits of the identity; those of earlier forms had fewer. */
@@ -27,6 +27,6 @@ int store_journal_load(int journal, buf *to, err *e);
 
 /* Reads what the files of a folder hold from the disk. Bytes that are not as their journal says leave it, so that they
  * are fetched anew, and `changed` is told which file: what uses it has to end. Returns the bytes that were read;
- * go_on as in contents_pace. */
+ * go_on as in sums_pace. */
 typedef void store_changed(void *ctx, const file_id *tensors, const err *why);
-uint64_t store_recheck(const char *dir, const contents_pace *pace, store_changed *changed, void *ctx);
+uint64_t store_recheck(const char *dir, const sums_pace *pace, store_changed *changed, void *ctx);
