@@ -449,8 +449,8 @@ static void waits_no_longer(void **unused)
     assert_ok(engine_open(&g, &o, &e), &e);
     address silent = *node_address(n.at[0]);
     nodes_drop(&n, 0);
-    const int fd = tcp_listen(&silent, &e);
-    assert_true(fd >= 0);
+    int fd[TCP_DOORS];
+    assert_int_equal(tcp_listen(fd, &silent, &e), 1);
     ask(g, h);
     double from = clock_now();
     finish(g);
@@ -464,7 +464,7 @@ static void waits_no_longer(void **unused)
     const double absent = clock_now() - from;
     for (int i = 0; i < TEXTS; i++) assert_true(h[i].ended == 1 && h[i].error[0]);
     if (lost > 3.5 || absent > 3.5) fail_msg("%.1f s after a loss, %.1f s at first", lost, absent);
-    close(fd);
+    close(fd[0]);
     nodes_close(&n);
 }
 

@@ -45,7 +45,7 @@ typedef struct guest {
 } guest;
 
 struct door {
-    int listener, events, stop;
+    int listener[TCP_DOORS], listeners, events, stop;
     peer_self self;
     door_use use;
     guest list[STAGES]; /* heads of rings */
@@ -263,11 +263,11 @@ static void make_room(door *d)
 }
 
 /* At most ACCEPTS, each of which is read at once; more make the next epoll_wait return. */
-static void accept_some(door *d)
+static void accept_some(door *d, int listener)
 {
     char from[TCP_NAME_MAX];
     for (int n = 0; n < ACCEPTS; n++) {
-        int fd = tcp_accept(d->listener, from);
+        int fd = tcp_accept(listener, from);
         if (fd < 0 && (errno == EMFILE || errno == ENFILE) && d->n[NEW] + d->n[SHAKING] + d->n[PROVEN]) {
             make_room(d);
             continue;
@@ -311,7 +311,7 @@ static void *run_door(void *arg)
             if (ready[i].data.ptr == d) knocks = true;
             else if (attend(d, ready[i].data.ptr)) break; /* the rest may name who is gone; what is left comes again */
         }
-        if (knocks) accept_some(d);
+        for (int i = 0; knocks && i < d->listeners; i++) accept_some(d, d->listener[i]);
         expire(d);
     }
 }
@@ -326,17 +326,24 @@ static void raise_descriptors(door *d)
     if (r.rlim_cur / 4 < STRANGERS) d->strangers_max = (int)(r.rlim_cur / 4);
 }
 
+static void close_sockets(door *d)
+{
+    for (int i = 0; i < d->listeners; i++) close(d->listener[i]);
+    if (d->events >= 0) close(d->events);
+    if (d->stop >= 0) close(d->stop);
+}
+
 int door_open(door **out, address *at, const peer_self *self, const door_use *use, err *e)
 {
-    door *d = *out = NULL;
-    int listener = tcp_listen(at, e);
-    if (listener < 0) return listener;
-    d = mem_zero(1, sizeof *d);
-    if (!d) {
-        close(listener);
-        return err_set(e, ERR_MEMORY, "out of memory");
+    door *d = mem_zero(1, sizeof *d);
+    *out = NULL;
+    if (!d) return err_set(e, ERR_MEMORY, "out of memory");
+    const int n = tcp_listen(d->listener, at, e);
+    if (n < 0) {
+        mem_free(d);
+        return n;
     }
-    d->listener = listener;
+    d->listeners = n;
     d->self = *self;
     d->use = *use;
     for (int s = 0; s < STAGES; s++) d->list[s].before = d->list[s].after = &d->list[s];
@@ -344,16 +351,14 @@ int door_open(door **out, address *at, const peer_self *self, const door_use *us
     d->events = epoll_create1(EPOLL_CLOEXEC);
     d->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     struct epoll_event knock = {EPOLLIN, {.ptr = d}}, stop = {EPOLLIN, {.ptr = &d->stop}};
-    if (d->events >= 0 && d->stop >= 0 && epoll_ctl(d->events, EPOLL_CTL_ADD, listener, &knock) == 0 &&
-        epoll_ctl(d->events, EPOLL_CTL_ADD, d->stop, &stop) == 0 &&
-        pthread_create(&d->thread, NULL, run_door, d) == 0) {
+    bool good = d->events >= 0 && d->stop >= 0 && epoll_ctl(d->events, EPOLL_CTL_ADD, d->stop, &stop) == 0;
+    for (int i = 0; i < n && good; i++) good = epoll_ctl(d->events, EPOLL_CTL_ADD, d->listener[i], &knock) == 0;
+    if (good && pthread_create(&d->thread, NULL, run_door, d) == 0) {
         *out = d;
         return OK;
     }
     int rc = err_set(e, ERR_IO, "cannot listen: %s", strerror(errno));
-    close(listener);
-    if (d->events >= 0) close(d->events);
-    if (d->stop >= 0) close(d->stop);
+    close_sockets(d);
     mem_free(d);
     return rc;
 }
@@ -367,9 +372,7 @@ void door_close(door *d)
     for (int s = 0; s < STAGES; s++)
         while (d->n[s]) guest_free(d, d->list[s].after);
     say_unsaid(d);
-    close(d->listener);
-    close(d->events);
-    close(d->stop);
+    close_sockets(d);
     mem_free(d);
 }
 

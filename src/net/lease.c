@@ -353,8 +353,12 @@ static int dial_after(void *ctx, int i, err *e)
     const char *node = l->trial ? l->trial->device[b].node : plan_node(l->l, b);
     address at;
     if (!node || !*node) return OK;
+    err why = {0};
     int rc = address_parse(&at, node, false, e);
-    return rc ? rc : ways_dial(l->w, l->ask.rank, b, &at, l->ask.token[b], l->host->self, e);
+    if (rc || ways_dial(l->w, l->ask.rank, b, &at, l->ask.token[b], l->host->self, &why) == OK) return rc;
+    if (why.code == ERR_CANCELLED) return err_copy(e, &why);
+    log_line(LOG_WARN, "%s: the rank after this one: %s", peer_name(l->control), why.msg);
+    return err_set(e, ERR_IO, "%s: rank %d cannot connect to it; the log there says why", node, l->ask.rank);
 }
 
 /* Connects to the ranks after this one; those before dial. */

@@ -93,37 +93,81 @@ bool tcp_wait(int fd, bool write, double until)
     }
 }
 
-/* 0, or what errno says. */
-static int connect_to(int fd, const struct addrinfo *to, double until)
+/* Connections that are tried at once. */
+enum { TRIES = 8 };
+#define APART 0.25 /* seconds */
+
+typedef struct tries {
+    struct pollfd at[TRIES];
+    int n, why; /* why: of the last one that failed, as errno has it */
+} tries;
+
+/* Begins one; a descriptor that is connected already, or -1. */
+static int try_one(tries *t, const struct addrinfo *to)
 {
-    int why = 0;
-    if (connect(fd, to->ai_addr, to->ai_addrlen) == 0) return 0;
-    if (errno != EINPROGRESS) return errno;
-    if (!tcp_wait(fd, true, until)) return ETIMEDOUT;
-    getsockopt(fd, SOL_SOCKET, SO_ERROR, &why, &(socklen_t){sizeof why});
-    return why;
+    const int fd = socket(to->ai_family, to->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, to->ai_protocol);
+    if (fd >= 0 && connect(fd, to->ai_addr, to->ai_addrlen) == 0) return fd;
+    if (fd >= 0 && errno == EINPROGRESS) {
+        t->at[t->n++] = (struct pollfd){fd, POLLOUT, 0};
+        return -1;
+    }
+    t->why = errno;
+    if (fd >= 0) close(fd);
+    return -1;
+}
+
+/* Waits for one that is connected; -1: not within `seconds`. Those that have failed are gone then. */
+static int await_one(tries *t, double seconds)
+{
+    int won = -1;
+    if (poll(t->at, (nfds_t)t->n, seconds > 0 ? (int)(seconds * 1000) + 1 : 0) <= 0) return -1;
+    for (int i = t->n - 1; i >= 0; i--) {
+        int why = 0;
+        const int fd = t->at[i].fd;
+        if (!t->at[i].revents) continue;
+        getsockopt(fd, SOL_SOCKET, SO_ERROR, &why, &(socklen_t){sizeof why});
+        if (!why && won < 0) {
+            won = fd;
+        } else {
+            if (why) t->why = why;
+            close(fd);
+        }
+        t->at[i] = t->at[--t->n];
+    }
+    return won;
 }
 
 int tcp_dial(const address *a, double seconds, err *e)
 {
     struct addrinfo *all;
     char name[TCP_NAME_MAX];
-    double until = clock_now() + seconds;
-    int why = ENOENT, rc = look_up(&all, a, 0, e);
+    const double until = clock_now() + seconds;
+    double due = 0;
+    tries t = {.why = ETIMEDOUT};
+    int rc = look_up(&all, a, 0, e), fd = -1;
     if (rc) return rc;
-    for (const struct addrinfo *i = all; i; i = i->ai_next) {
-        int fd = socket(i->ai_family, i->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, i->ai_protocol);
-        why = fd < 0 ? errno : connect_to(fd, i, until);
-        if (!why) {
-            tune(fd);
-            freeaddrinfo(all);
-            return fd;
+    for (const struct addrinfo *next = all; fd < 0;) {
+        const double now = clock_now();
+        if (next && t.n < TRIES && (now >= due || !t.n)) {
+            fd = try_one(&t, next);
+            next = next->ai_next;
+            due = now + APART;
+        } else if (!t.n || now >= until) {
+            if (t.n) t.why = ETIMEDOUT;
+            break;
+        } else {
+            const double wake = next && t.n < TRIES && due < until ? due : until;
+            fd = await_one(&t, wake - now);
         }
-        if (fd >= 0) close(fd);
     }
+    for (int i = 0; i < t.n; i++) close(t.at[i].fd);
     freeaddrinfo(all);
+    if (fd >= 0) {
+        tune(fd);
+        return fd;
+    }
     address_print(a, name);
-    return err_set(e, ERR_IO, "%s: %s", name, strerror(why));
+    return err_set(e, ERR_IO, "%s: %s", name, strerror(t.why));
 }
 
 static int port_of(int fd)
@@ -134,23 +178,52 @@ static int port_of(int fd)
                                           : ((struct sockaddr_in *)&at)->sin_port);
 }
 
-int tcp_listen(address *a, err *e)
+/* A descriptor, or -1. */
+static int listen_at(const struct addrinfo *to)
+{
+    const int fd = socket(to->ai_family, to->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, to->ai_protocol);
+    if (fd < 0) return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
+    if (bind(fd, to->ai_addr, to->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0) return fd;
+    const int why = errno;
+    close(fd);
+    errno = why;
+    return -1;
+}
+
+static void set_port(struct addrinfo *to, int port)
+{
+    if (to->ai_family == AF_INET6) ((struct sockaddr_in6 *)(void *)to->ai_addr)->sin6_port = htons((uint16_t)port);
+    else ((struct sockaddr_in *)(void *)to->ai_addr)->sin_port = htons((uint16_t)port);
+}
+
+/* Names may have an address twice. */
+static bool is_repeated(const struct addrinfo *all, const struct addrinfo *to)
+{
+    for (const struct addrinfo *i = all; i != to; i = i->ai_next)
+        if (i->ai_addrlen == to->ai_addrlen && !memcmp(i->ai_addr, to->ai_addr, to->ai_addrlen)) return true;
+    return false;
+}
+
+int tcp_listen(int fd[TCP_DOORS], address *a, err *e)
 {
     struct addrinfo *all;
     char name[TCP_NAME_MAX];
-    int rc = look_up(&all, a, AI_PASSIVE, e);
+    int n = 0, why = 0, rc = look_up(&all, a, AI_PASSIVE, e);
     if (rc) return rc;
-    int fd = socket(all->ai_family, all->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, all->ai_protocol);
-    if (fd >= 0) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
-    if (fd < 0 || bind(fd, all->ai_addr, all->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0) {
-        address_print(a, name);
-        rc = err_set(e, ERR_IO, "cannot listen on %s: %s", name, strerror(errno));
-        if (fd >= 0) close(fd);
-    } else {
-        a->port = port_of(fd);
+    for (struct addrinfo *i = all; i && n < TCP_DOORS && (!n || why != EADDRINUSE); i = i->ai_next) {
+        set_port(i, a->port);
+        if (is_repeated(all, i)) continue;
+        const int one = listen_at(i);
+        if (one < 0) why = errno; /* a family that this machine does not have does no harm beside another one */
+        else fd[n++] = one;
+        if (n == 1) set_port(i, a->port = port_of(fd[0]));
     }
     freeaddrinfo(all);
-    return rc ? rc : fd;
+    if (n && why != EADDRINUSE) return n;
+    while (n > 0) close(fd[--n]);
+    address_print(a, name);
+    return err_set(e, ERR_IO, "cannot listen on %s: %s", name, strerror(why));
 }
 
 int tcp_accept(int listener, char from[TCP_NAME_MAX])

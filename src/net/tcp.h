@@ -19,10 +19,14 @@ int address_list(address *out, int most, int *n, const char *text, const char *f
 /* As address_parse takes it. */
 void address_print(const address *a, char text[TCP_NAME_MAX]);
 
-/* Connects within `seconds`. A descriptor, or ERR_IO with a message that names the address. */
+/* Connects within `seconds`: all addresses of the name are tried, each 250 ms after the one before or when that has
+ * failed, and the first that answers is taken (RFC 8305, section 5). A descriptor, or ERR_IO with a message that names
+ * the address. */
 int tcp_dial(const address *a, double seconds, err *e);
-/* Listens; a->port becomes the port that was picked. A descriptor or a negative code. */
-int tcp_listen(address *a, err *e);
+/* Listens at all addresses of the name, at most TCP_DOORS, on one port; a->port becomes the port that was picked. How
+ * many descriptors, or a negative code. */
+enum { TCP_DOORS = 4 };
+int tcp_listen(int fd[TCP_DOORS], address *a, err *e);
 /* The next connection that waits, with the address of the other side; -1: none (errno says why). */
 int tcp_accept(int listener, char from[TCP_NAME_MAX]);
 bool tcp_has_bytes(int fd); /* or its end: a read would not wait */
