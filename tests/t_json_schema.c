@@ -165,7 +165,14 @@ static void refusals_name_the_keyword(void **state)
         {"{\"properties\":{\"a\":{}},\"maxProperties\":0}", "#/maxProperties"},
         {"{\"if\":{}}", "#/if"},
         {"{\"uniqueItems\":true}", "#/uniqueItems"},
-        {"{\"multipleOf\":2}", "#/multipleOf"},
+        {"{\"uniqueItems\":true,\"items\":{\"type\":\"string\"}}",
+         "#/uniqueItems: not supported but for items of an enum"},
+        {"{\"uniqueItems\":true,\"items\":{\"enum\":[1,2,2]},\"minItems\":3}", "#/minItems: more items than there"},
+        {"{\"multipleOf\":0}", "#/multipleOf: expected a number above 0"},
+        {"{\"multipleOf\":401}", "#/multipleOf: of 401 is not supported"},
+        {"{\"multipleOf\":1e-10}", "#/multipleOf"},
+        {"{\"type\":\"integer\",\"multipleOf\":7,\"minimum\":8,\"maximum\":13}",
+         "#/multipleOf: no multiple lies between"},
         {"{\"frob\":2}", "#/frob"},
         {"{\"$ref\":\"#/$defs/x\"}", "#/$ref: \"#/$defs/x\" refers to nothing"},
         {"{\"$ref\":\"other.json\"}", "#/$ref"},
@@ -221,6 +228,89 @@ static void check_range(const char *keys, double low, bool low_open, double high
             }
         grammar_drop(g);
     }
+}
+
+/* Every number of a grid is allowed exactly if it is a multiple and lies between the bounds; all in hundredths. */
+static void check_multiples(const char *keys, int of, int low, int high, bool whole)
+{
+    char schema[200];
+    grammar *g;
+    err e = {0};
+    snprintf(schema, sizeof schema, "{\"type\":\"%s\",%s}", whole ? "integer" : "number", keys);
+    assert_ok(compile(&g, schema, &e), &e);
+    const int places = of % 100 == 0 || whole ? 0 : of % 10 == 0 ? 1 : 2;
+    for (int n = -120500; n <= 120500; n += n < -3000 || n > 3000 ? 50 : 1)
+        for (int digits = 0; digits <= 2; digits++) {
+            char text[40];
+            if ((digits == 0 && n % 100) || (digits == 1 && n % 10) || (n < 0 && n > -100 && digits == 0)) continue;
+            const int m = n < 0 ? -n : n;
+            const char *sign = n < 0 ? "-" : "";
+            if (digits == 2) snprintf(text, sizeof text, "%s%d.%02d", sign, m / 100, m % 100);
+            else if (digits == 1) snprintf(text, sizeof text, "%s%d.%d", sign, m / 100, m % 100 / 10);
+            else snprintf(text, sizeof text, "%s%d", sign, m / 100);
+            const bool in = n % of == 0 && n >= low && n <= high && digits <= places && (!whole || n % 100 == 0);
+            const bool got = rig_match(g, span_str(text)) == RIG_WHOLE;
+            if (got != in) fail_msg("%s: %s should be %s", schema, text, in ? "allowed" : "refused");
+        }
+    grammar_drop(g);
+}
+
+static void multiples_are_exact(void **state)
+{
+    (void)state;
+    const int most = 1 << 30;
+    check_multiples("\"multipleOf\":1", 100, -most, most, false);
+    check_multiples("\"multipleOf\":5", 500, -most, most, true);
+    check_multiples("\"multipleOf\":7,\"minimum\":0", 700, 0, most, true);
+    check_multiples("\"multipleOf\":60,\"minimum\":-120,\"maximum\":600", 6000, -12000, 60000, true);
+    check_multiples("\"multipleOf\":100,\"exclusiveMinimum\":0", 10000, 1, most, true);
+    check_multiples("\"multipleOf\":0.01,\"minimum\":0", 1, 0, most, false);
+    check_multiples("\"multipleOf\":0.25,\"maximum\":10.5", 25, -most, 1050, false);
+    check_multiples("\"multipleOf\":0.1,\"minimum\":0.1,\"maximum\":0.7", 10, 10, 70, false);
+    check_multiples("\"multipleOf\":0.05,\"exclusiveMinimum\":-1.05,\"exclusiveMaximum\":1.05", 5, -104, 104, false);
+    check_multiples("\"multipleOf\":0.5", 50, -most, most, true);
+    check_multiples("\"multipleOf\":1.5,\"minimum\":2", 150, 200, most, false);
+    check_multiples("\"multipleOf\":365", 36500, -most, most, true);
+    assert_int_equal(match("{\"multipleOf\":1000000}", "-1000000"), RIG_WHOLE);
+    assert_int_equal(match("{\"multipleOf\":1e3,\"type\":\"integer\"}", "0"), RIG_WHOLE);
+    assert_true(match("{\"multipleOf\":3}", "-0") != RIG_WHOLE);
+    assert_int_equal(match("{\"multipleOf\":3}", "999999999999999"), RIG_WHOLE);
+    assert_int_equal(match("{\"enum\":[1,2,3,4],\"multipleOf\":2}", "4"), RIG_WHOLE);
+    assert_true(match("{\"enum\":[1,2,3,4],\"multipleOf\":2}", "3") != RIG_WHOLE);
+}
+
+/* Every list of at most four of three values, against a count. */
+static void items_that_differ(void **state)
+{
+    (void)state;
+    static const char *const value[] = {"1", "\"a\"", "null"};
+    for (int min = 0; min <= 3; min++)
+        for (int max = min < 2 ? 2 : min; max <= 4; max++) {
+            char schema[200];
+            grammar *g;
+            err e = {0};
+            snprintf(schema, sizeof schema,
+                     "{\"type\":\"array\",\"items\":{\"enum\":[1,\"a\",1.0,null]},\"uniqueItems\":true,\"minItems\":%d%"
+                     "s%.0d}",
+                     min, max < 4 ? ",\"maxItems\":" : "", max < 4 ? max : 0);
+            assert_ok(compile(&g, schema, &e), &e);
+            for (int n = 0, all = 1; n <= 4; n++, all *= 3)
+                for (int list = 0; list < all; list++) {
+                    char text[80] = "[";
+                    int used = 0;
+                    bool twice = false;
+                    for (int i = 0, rest = list; i < n; i++, rest /= 3) {
+                        strcat(strcat(text, i ? "," : ""), value[rest % 3]);
+                        twice = twice || used >> rest % 3 & 1;
+                        used |= 1 << rest % 3;
+                    }
+                    strcat(text, "]");
+                    const bool in = !twice && n >= min && n <= max;
+                    const bool got = rig_match(g, span_str(text)) == RIG_WHOLE;
+                    if (got != in) fail_msg("%s: %s should be %s", schema, text, in ? "allowed" : "refused");
+                }
+            grammar_drop(g);
+        }
 }
 
 static void bounds_of_numbers_are_exact(void **state)
@@ -428,10 +518,16 @@ static void compiling_is_bounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_that_schemas_allow),         cmocka_unit_test(refusals_name_the_keyword),
-        cmocka_unit_test(bounds_of_numbers_are_exact),      cmocka_unit_test(patterns_of_texts),
-        cmocka_unit_test(drawn_texts_keep_to_their_schema), cmocka_unit_test(tool_calls_have_their_form),
-        cmocka_unit_test(forms_of_calls_are_checked),       cmocka_unit_test(compiling_is_bounded),
+        cmocka_unit_test(texts_that_schemas_allow),
+        cmocka_unit_test(refusals_name_the_keyword),
+        cmocka_unit_test(bounds_of_numbers_are_exact),
+        cmocka_unit_test(multiples_are_exact),
+        cmocka_unit_test(items_that_differ),
+        cmocka_unit_test(patterns_of_texts),
+        cmocka_unit_test(drawn_texts_keep_to_their_schema),
+        cmocka_unit_test(tool_calls_have_their_form),
+        cmocka_unit_test(forms_of_calls_are_checked),
+        cmocka_unit_test(compiling_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

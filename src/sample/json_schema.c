@@ -1,6 +1,7 @@
 /* json_schema.c - see json_schema.h. Every schema becomes a phrase of its types; the target of a reference becomes a
  * rule, once, so that schemas may recur. Keywords beside $ref, allOf, anyOf or oneOf are merged into their branches. */
 #include "sample/json_schema_state.h"
+#include "sample/number_multiple.h"
 
 #include "base/mem.h"
 #include "base/schema_text.h"
@@ -45,6 +46,7 @@ static const keyword keywords[] = {
     {"maximum", TYPE_NUMBER | TYPE_INTEGER},
     {"exclusiveMinimum", TYPE_NUMBER | TYPE_INTEGER},
     {"exclusiveMaximum", TYPE_NUMBER | TYPE_INTEGER},
+    {"multipleOf", TYPE_NUMBER | TYPE_INTEGER},
 };
 
 #define DAY   "(0[1-9]|1[0-9]|2[0-8])"
@@ -403,12 +405,77 @@ phrase *schema_read_object(schema_reader *r, const json *schema, json_tags *tags
     return braces(r, n ? chain_pairs(r, p, n, pair) : only_others(r, pair, min, max));
 }
 
+/* A value that is given, as JSON or as it is; NULL: refused. */
+static phrase *read_literal(schema_reader *r, const char *key, const json *value)
+{
+    const char *text = json_str(value, NULL);
+    if (!r->raw) return json_literal(&r->words, value);
+    if (!text) return phrase_never(r->b);
+    for (const char *p = text; *p; p++)
+        if (strlen(p) >= r->raw->stop.n && !memcmp(p, r->raw->stop.p, r->raw->stop.n))
+            return schema_refuse(r, key, "\"%.40s\" holds what ends a text between tags", text);
+    return phrase_string(r->b, text);
+}
+
 /* ---- arrays */
+
+enum { UNIQUE_MAX = 8 };
 
 /* Items behind a comma each, from min to max of them; max -1: any number. */
 static phrase *more_items(schema_reader *r, phrase *item, int64_t min, int64_t max)
 {
     return phrase_repeat(r->b, phrase_both(r->b, json_comma(&r->words), item), min < 0 ? 0 : min, max);
+}
+
+static phrase *brackets(schema_reader *r, phrase *items)
+{
+    grammar_builder *b = r->b;
+    phrase *within = phrase_both(b, r->words.space, phrase_both(b, items, phrase_repeat(b, r->words.space, 0, 1)));
+    return phrase_both(b, phrase_string(b, "["), phrase_both(b, within, phrase_string(b, "]")));
+}
+
+/* The values that items can have, where these are listed: how many; -1: they are not. */
+static int list_values(schema_reader *r, const json *items, const json *to[UNIQUE_MAX])
+{
+    items = items ? schema_flat(r, items) : NULL;
+    const json *list = json_get(items, "enum"), *only = json_get(items, "const");
+    int n = 0;
+    if (!list && !only) return -1;
+    for (const json *m = only ? only : json_first(list); m; m = only ? NULL : json_next(m)) {
+        const schema_fit fit = schema_fits(r, items, m, 0);
+        bool there = false;
+        for (int i = 0; i < n; i++) there = there || json_same(to[i], m);
+        if (fit == FITS_NOT || there) continue;
+        if (fit == FITS_PERHAPS || n == UNIQUE_MAX) return -1;
+        to[n++] = m;
+    }
+    return n;
+}
+
+/* Items that are all different, from min to max of them: a rule for each set of values that are there already. */
+static phrase *read_unique(schema_reader *r, const json *schema, int64_t min, int64_t max)
+{
+    grammar_builder *b = r->b;
+    const json *value[UNIQUE_MAX];
+    const int n = json_get(schema, "prefixItems") ? -1 : list_values(r, json_get(schema, "items"), value);
+    phrase *more[1 << UNIQUE_MAX];
+    if (failed(r)) return NULL;
+    if (n < 0)
+        return schema_refuse(r, "uniqueItems", "not supported but for items of an enum of at most %d values",
+                             UNIQUE_MAX);
+    if (min > n) return nothing(r, "minItems", "more items than there are values");
+    for (int set = (1 << n) - 1; set >= 0 && grammar_builder_good(b, 0); set--) {
+        const int64_t has = __builtin_popcount((unsigned)set);
+        phrase *any = phrase_list(b, PHRASE_CHOICE);
+        if (has >= min || has == n) phrase_add(b, any, phrase_string(b, ""));
+        for (int i = 0; i < n && (max < 0 || has < max); i++) {
+            if (set >> i & 1) continue;
+            phrase *one = phrase_both(b, read_literal(r, "enum", value[i]), more[set | 1 << i]);
+            phrase_add(b, any, set ? phrase_both(b, json_comma(&r->words), one) : one);
+        }
+        more[set] = set ? phrase_rule(b, grammar_rule_new(b, buf_span(&r->path), any)) : any;
+    }
+    return failed(r) ? NULL : more[0];
 }
 
 static phrase *read_array(schema_reader *r, const json *schema)
@@ -420,7 +487,7 @@ static phrase *read_array(schema_reader *r, const json *schema)
     if (!read_counts(r, schema, "minItems", "maxItems", &min, &max))
         return nothing(r, "minItems", "more than maxItems");
     if (json_bool(json_get(schema, "uniqueItems"), false) && (max < 0 || max > 1))
-        return schema_refuse(r, "uniqueItems", "not supported");
+        return brackets(r, read_unique(r, schema, min, max));
     phrase *inside = phrase_list(b, PHRASE_SEQUENCE);
     for (const json *m = json_first(tuple); m && (max < 0 || n < max) && !b->e->code; m = json_next(m), n++) {
         if (n) phrase_add(b, inside, json_comma(&r->words));
@@ -438,8 +505,7 @@ static phrase *read_array(schema_reader *r, const json *schema)
         phrase *all = phrase_both(b, one, more_items(r, one, min - 1, left < 0 ? -1 : left - 1));
         phrase_add(b, inside, phrase_repeat(b, all, min > 0, 1));
     }
-    phrase *within = phrase_both(b, r->words.space, phrase_both(b, inside, phrase_repeat(b, r->words.space, 0, 1)));
-    return phrase_both(b, phrase_string(b, "["), phrase_both(b, within, phrase_string(b, "]")));
+    return brackets(r, inside);
 }
 
 /* ---- strings and numbers */
@@ -479,26 +545,21 @@ static phrase *read_number(schema_reader *r, const json *schema, bool whole)
     for (size_t i = 0; i < 4; i++)
         if (json_get(schema, keys[i]) && json_type(json_get(schema, keys[i])) != JSON_NUMBER)
             return schema_refuse(r, keys[i], "expected a number");
-    if (!low.is && !high.is) return whole ? r->words.integer : r->words.number;
-    phrase *p = number_between(r->b, low, high, whole);
+    const json *of = json_get(schema, "multipleOf");
+    multiple m;
+    if (of && !(json_num(of, 0) > 0)) return schema_refuse(r, "multipleOf", "expected a number above 0");
+    if (of && !multiple_of(&m, json_num(of, 0), whole))
+        return schema_refuse(r, "multipleOf", "of %.15g is not supported: more than 400 remainders, or 9 places",
+                             json_num(of, 0));
+    if (!of && !low.is && !high.is) return whole ? r->words.integer : r->words.number;
+    phrase *p = of ? multiples_between(r->b, &m, low, high) : number_between(r->b, low, high, whole);
     if (p || failed(r)) return p;
+    if (of) return nothing(r, "multipleOf", "no multiple lies between the bounds");
     return nothing(r, json_get(schema, keys[0]) ? keys[0] : keys[2],
                    whole ? "no whole number lies between the bounds" : "no number lies between the bounds");
 }
 
 /* ---- values, branches, references */
-
-/* A value that is given, as JSON or as it is; NULL: refused. */
-static phrase *read_literal(schema_reader *r, const char *key, const json *value)
-{
-    const char *text = json_str(value, NULL);
-    if (!r->raw) return json_literal(&r->words, value);
-    if (!text) return phrase_never(r->b);
-    for (const char *p = text; *p; p++)
-        if (strlen(p) >= r->raw->stop.n && !memcmp(p, r->raw->stop.p, r->raw->stop.n))
-            return schema_refuse(r, key, "\"%.40s\" holds what ends a text between tags", text);
-    return phrase_string(r->b, text);
-}
 
 static phrase *read_values(schema_reader *r, const json *schema)
 {

@@ -2,6 +2,7 @@
  * another. It is shown by types, by values of enum and const, by bounds, or by a property; where nothing shows it, the
  * answer is no. */
 #include "sample/json_schema_state.h"
+#include "sample/number_multiple.h"
 
 #include <string.h>
 
@@ -89,7 +90,8 @@ schema_fit schema_fits(schema_reader *r, const json *schema, const json *value, 
         if (!counts(schema, "minProperties", "maxProperties", (int64_t)json_count(value))) return FITS_NOT;
         perhaps = perhaps || has_any(schema, objects);
     } else if (type == TYPE_NUMBER || type == TYPE_INTEGER) {
-        if (!within(schema, json_num(value, 0))) return FITS_NOT;
+        const double of = json_num(json_get(schema, "multipleOf"), 0);
+        if (!within(schema, json_num(value, 0)) || (of > 0 && !multiple_fits(of, json_num(value, 0)))) return FITS_NOT;
     }
     return perhaps ? FITS_PERHAPS : FITS;
 }
