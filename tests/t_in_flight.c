@@ -481,6 +481,41 @@ static void faults_of_evaluation(void **unused)
     }
 }
 
+/* Steps of an engine until a prompt of so many tokens is read. */
+static int64_t steps_of_prompt(const char *devices, int in_flight, size_t prompt)
+{
+    const fake_options fake = {.delay = 0};
+    const backend_use more[] = {{&fake_backend, &fake}, {0}};
+    const engine_options o = {
+        .devices = devices, .ctx = CTX, .threads = 1, .chunk = 160, .in_flight = in_flight, .more_backends = more};
+    err e = {0};
+    int32_t ids[CTX];
+    engine *g;
+    engine_stats stats;
+    for (int i = 0; i < CTX; i++) ids[i] = i % 61;
+    assert_ok(engine_of_model(&g, rig_model(&shape_of_each, 7, CTX), rig_model_drop, &o, &e), &e);
+    const query q = {.ids = ids, .n_ids = prompt, .max_tokens = 1, .n_logprobs = -1};
+    assert_ok(engine_add_query(g, &q, NULL, &e), &e);
+    run_all(g);
+    engine_get_stats(g, &stats);
+    engine_close(g);
+    return (int64_t)stats.steps;
+}
+
+/* A prompt that one step could read is divided where several steps can be worked on at once, if it is long enough. */
+static void prompts_are_divided(void **unused)
+{
+    (void)unused;
+    assert_int_equal(steps_of_prompt("fake", 2, 150), 1);
+    assert_int_equal(steps_of_prompt("fake&fake", 1, 150), 1);
+    assert_int_equal(steps_of_prompt("fake;fake", 1, 150), 1);
+    assert_int_equal(steps_of_prompt("fake&fake", 2, 150), 2);
+    assert_int_equal(steps_of_prompt("fake&fake", 2, 64), 1);
+    assert_int_equal(steps_of_prompt("fake;fake", 3, 150), 2);
+    assert_int_equal(steps_of_prompt("fake&fake;fake&fake", 3, 199), 3);
+    assert_int_equal(steps_of_prompt("fake;fake", 3, 199), 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(schedules_of_windows),
@@ -492,6 +527,7 @@ int main(void)
                                        cmocka_unit_test(faults),
                                        cmocka_unit_test(faults_with_slots),
                                        cmocka_unit_test(copies_in_a_step_of_others),
-                                       cmocka_unit_test(faults_of_evaluation)};
+                                       cmocka_unit_test(faults_of_evaluation),
+                                       cmocka_unit_test(prompts_are_divided)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,7 +61,7 @@ const param engine_param_rows[] = {
     ROW(threads, PARAM_INT, .keeps_bits = true, .min = 1, .max = 1024, .alias = "t",
         .doc = "compute threads (default: the cores this process may use)"),
     ROW(chunk, PARAM_INT, .keeps_bits = true, .min = 1, .max = 1 << 16,
-        .doc = "prefill rows per step (default: chosen for the machine)"),
+        .doc = "prefill rows per step, at most (default: chosen for the machine)"),
     ROW(max_batch, PARAM_INT, .keeps_bits = true, .min = 1, .max = 4096, .alias = "slots",
         .doc = "sequences that run at once (default: 256, as memory allows)"),
     ROW(in_flight, PARAM_INT, .keeps_bits = true, .min = 1, .max = 64,

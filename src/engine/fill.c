@@ -1,12 +1,13 @@
 /* fill.c - what is computed in the next step.
  *
  * Sessions with one token left come first: each has a row. Prompts fill the rest, in a step without such sessions to
- * --chunk rows. A mixed step delays the sessions that generate, so prompts get a share of its predicted time there, and
- * as much as nobody notices. Of requests that arrive together, none shall end before all have begun: brief prompts get
- * the time that this takes, too, for which the others sit steps out. The shortest prompt gets up to half of the time,
- * the oldest the rest, then the others in order. */
+ * --chunk rows, or fewer where that lets devices work that would wait for others. A mixed step delays the sessions that
+ * generate, so prompts get a share of its predicted time there, and as much as nobody notices. Of requests that arrive
+ * together, none shall end before all have begun: brief prompts get the time that this takes, too, for which the others
+ * sit steps out. The shortest prompt gets up to half of the time, the oldest the rest, then the others in order. */
 #include "engine/beam.h"
 #include "engine/engine_state.h"
+#include "plan/far.h"
 
 #include <math.h>
 
@@ -105,6 +106,31 @@ static double seconds_owed(const engine *g, int n)
     return (fewest <= LAST ? PAUSE : fmin((had + sum) / (double)(fewest - LAST), PAUSE)) - had;
 }
 
+/* Steps that devices can work on at once: each group on another, and on the next while its ranks exchange rows. */
+static int steps_at_once(const engine *g)
+{
+    const int most = plan_groups(g->placed) * plan_lanes(g->placed);
+    return g->steps.in_flight < most ? g->steps.in_flight : most;
+}
+
+/* Rows of prompts in a step of these alone: as many steps as devices can work on, but none so small that it takes about
+ * as long as a larger one. */
+static int64_t prompt_rows(engine *g, int n)
+{
+    enum { LEAST = 64 };
+    const int64_t idle = steps_at_once(g) - steps_under_way(&g->steps);
+    int64_t rows = 0;
+    for (int i = 0; i < n; i++) {
+        session *s = g->ready[i];
+        if (!is_ready(g, s, true)) continue;
+        if (undivided(g, s)) return g->chunk;
+        rows += rest_of(s);
+    }
+    if (idle > 1) rows = (rows + idle - 1) / idle;
+    if (rows < LEAST) rows = LEAST;
+    return rows < g->chunk ? rows : g->chunk;
+}
+
 /* What is left of a step for prompts. */
 typedef struct space {
     int64_t rows;
@@ -112,13 +138,13 @@ typedef struct space {
 } space;
 
 /* owed: see seconds_owed. */
-static space space_for_prompts(const engine *g, const batch *b, double owed)
+static space space_for_prompts(engine *g, const batch *b, int n, double owed)
 {
     enum { UNKNOWN = 32 };       /* rows, before times are known */
     const double UNSEEN = 0.010; /* seconds that nobody notices between two tokens */
     const double share = g->asked.prefill_share > 0 ? g->asked.prefill_share : 0.6;
     space left = {g->chunk - (b->st.n[AXIS_TOK] - b->st.n_seq), INFINITY}; /* guesses are rows of it */
-    if (!b->st.n_seq) return left;
+    if (!b->st.n_seq) return (space){prompt_rows(g, n), INFINITY};
     const double others = step_time_predict(&g->times, &b->st);
     if (others > 0) left.seconds = fmax(others * share / (1 - share), fmax(owed, UNSEEN));
     else if (left.rows > UNKNOWN) left.rows = UNKNOWN;
@@ -196,6 +222,6 @@ void schedule_fill(engine *g, batch *to)
     const bool wait = owed > step_time_rows(&g->times, g->chunk, 0); /* more than a step holds */
     g->fill++;
     add_tokens(g, to, n, wait ? 0 : most, &apart);
-    add_prompts(g, to, n, space_for_prompts(g, to, owed), &apart);
+    add_prompts(g, to, n, space_for_prompts(g, to, n, owed), &apart);
     if (wait && !to->st.n_seq) add_tokens(g, to, n, most, &apart);
 }
