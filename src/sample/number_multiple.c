@@ -1,6 +1,6 @@
-/* number_multiple.c - see number_multiple.h. A number is scaled to a whole one, S; a phrase for what follows a prefix of
- * its digits depends on the prefix only by its remainder, unless it is still equal to a bound. Phrases for remainders
- * are rules, made once. */
+/* number_multiple.c - see number_multiple.h. A number is scaled to a whole one, S; a phrase for what follows a prefix
+ * of its digits depends on the prefix only by its remainder, unless it is still equal to a bound. Phrases for
+ * remainders are rules, made once. */
 #include "sample/number_multiple.h"
 
 #include <math.h>

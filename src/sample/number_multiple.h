@@ -1,5 +1,5 @@
-/* number_multiple.h - phrases of the JSON numbers that are multiples of a number, between two bounds, digit by digit, and
- * so exact.
+/* number_multiple.h - phrases of the JSON numbers that are multiples of a number, between two bounds, digit by digit,
+ * and so exact.
  *
  * Numbers are written without exponent, with at most as many digits after the point as the number has of which they are
  * multiples, and with at most 15 digits in all. */
