@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 from kit import FOLDER, Program, Server, clean, copy_model, own, path, wait_for
@@ -305,16 +306,22 @@ def node_stops(place):
 
 @contextlib.contextmanager
 def computing_stops(place):
-    """Its connections answer, its steps do not end."""
+    """Its connections answer, its steps do not end. The stream may be over by then: another text is asked for."""
     n = place.nodes[1]
     which = computing(n.pid, n.threads())
     if not which:
         raise Skip('NO THREAD OF THE NODE COMPUTES')
+    answers = []
+    asks = threading.Thread(target=lambda: answers.append(place.server.ask(LONG)))
     try:
         with stopped(which):
+            asks.start()
             noticed = wait_for('health notices', 20, lambda: place.server.health() != 'ok')
     except OSError as e:
         raise Skip(f'THREADS CANNOT BE STOPPED: {e}') from e
+    asks.join(60)
+    if answers and answers[0][0] not in (None, place.fair[LONG]):
+        failed.append(f'{place.name}: 200 with another text: {answers[0][0]!r}')
     if not noticed:
         failed.append(f'{place.name}: computing threads of a node stopped for 20 s: health says ok')
     yield re.escape(n.address), 60
