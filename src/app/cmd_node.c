@@ -148,10 +148,10 @@ static int run_node(const invocation *v, err *e)
     if (!text) return err_set(e, ERR_MEMORY, "out of memory");
     no.n_model = split_paths(text, models);
     struct sigaction act = {.sa_handler = on_signal};
+    signal(SIGPIPE, SIG_IGN);
+    rc = node_open(&n, &no, e); /* which --verify makes long: a signal ends it */
     sigaction(SIGTERM, &act, NULL);
     sigaction(SIGINT, &act, NULL);
-    signal(SIGPIPE, SIG_IGN);
-    rc = node_open(&n, &no, e);
     if (!rc) {
         rc = say_ready(n, o->as, o->json, e);
         if (!rc) lend(n, o->drain);
