@@ -312,7 +312,7 @@ def computing_stops(place):
     if not which:
         raise Skip('NO THREAD OF THE NODE COMPUTES')
     answers = []
-    asks = threading.Thread(target=lambda: answers.append(place.server.ask(LONG)))
+    asks = threading.Thread(target=lambda: answers.append(place.server.ask(LONG, TOKENS)))
     try:
         with stopped(which):
             asks.start()
@@ -386,6 +386,8 @@ def main():
             p.run('it is stopped for 8 s', leader_stops)
         for program in [p.server, *p.nodes]:
             program.end()
+    for what in failed:
+        print(what)
     print(f'weather: {len(tried)} rows, {len(failed)} wrong, {len(skipped)} skipped')
     return bool(failed) or not tried
 
