@@ -2,6 +2,7 @@
  * chunks, threads, devices; a changed id, seed or parameter is found; another model or arithmetic is named. */
 #include "engine/receipt.h"
 #include "engine/replay.h"
+#include "command.h"
 #include "test.h"
 
 #include "base/mem.h"
@@ -294,11 +295,77 @@ static void test_rounded_sums(void **state)
     }
 }
 
+/* A file of `text`, in which each # stands for a receipt of the command and each ? for one with another id. */
+static int replay_of(const char *text, const char *good, const char *changed, buf *out, buf *errors)
+{
+    const char *path = temp_path("reply");
+    char args[400];
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    for (const char *p = text; *p; p++) {
+        if (*p == '#' || *p == '?') fputs(*p == '#' ? good : changed, f);
+        else fputc(*p, f);
+    }
+    fclose(f);
+    snprintf(args, sizeof args, "replay %s", path);
+    const int status = command_run(NULL, args, out, errors);
+    unlink(path);
+    return status;
+}
+
+/* Receipts stand in replies as the server writes them, whole or as events. */
+static void test_replies(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *says; /* says: in what is printed */
+        int status;
+    } cases[] = {
+        {"#", "4 tokens, all equal\n", 0},
+        {"#\n\n#\n", "line 3: 4 tokens, all equal\n", 0},
+        {"{\"id\":\"x\",\"choices\":[{\"text\":\"a\",\"receipt\":#},{\"text\":\"b\",\"receipt\":#}]}",
+         "equal\n4 tokens", 0},
+        {"{\"choices\":[{\"receipt\":#},{\"receipt\":?}]}", "token 1 is", 1},
+        {"data: {\"choices\":[{\"text\":\" a\"}]}\r\n\r\ndata: {\"choices\":[{\"receipt\":#}]}\n\ndata: [DONE]\n\n",
+         "line 3: 4 tokens, all equal\n", 0},
+        {"event: x\n: note\ndata:{\"choices\":[{\"receipt\":?}]}\n", "line 3: token 1 is", 1},
+        {"{\"choices\":[{\"text\":\"a\"}]}", "there is no receipt in it", 1},
+        {"data: {\"a\":\n", "reply:1", 1},
+        {"data: [DONE]\n", "there is no receipt in it", 1},
+    };
+    const char *path = temp_path("receipt");
+    char args[400];
+    buf out = {0}, errors = {0}, good = {0}, changed = {0};
+    err e = {0};
+    json *from;
+    snprintf(args, sizeof args, "run -p Once -n 4 --seed 5 --receipt %s", path);
+    assert_int_equal(command_run(NULL, args, &out, &errors), 0);
+    assert_ok(json_read(&from, path, 1 << 20, &e), &e);
+    assert_true(json_print(&good, from, false));
+    unlink(path);
+    const char *ids = strstr(buf_cstr(&good), "\"ids\":["), *second = strchr(ids, ',') + 1;
+    buf_add(&changed, good.p, (size_t)(second - buf_cstr(&good)));
+    buf_str(&changed, "7");
+    buf_str(&changed, strpbrk(second, ",]"));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int status = replay_of(cases[i].text, buf_cstr(&good), buf_cstr(&changed), &out, &errors);
+        if (status != cases[i].status ||
+            !(strstr(buf_cstr(&out), cases[i].says) || strstr(buf_cstr(&errors), cases[i].says)))
+            fail_msg("%s: %d, \"%s\", \"%s\"", cases[i].text, status, buf_cstr(&out), buf_cstr(&errors));
+    }
+    json_free(from);
+    buf_free(&out);
+    buf_free(&errors);
+    buf_free(&good);
+    buf_free(&changed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rounded_sums), cmocka_unit_test(test_builtin), cmocka_unit_test(test_models),
-        cmocka_unit_test(test_refusals),     cmocka_unit_test(test_outside), cmocka_unit_test(test_fingerprints),
+        cmocka_unit_test(test_rounded_sums), cmocka_unit_test(test_replies),  cmocka_unit_test(test_builtin),
+        cmocka_unit_test(test_models),       cmocka_unit_test(test_refusals), cmocka_unit_test(test_outside),
+        cmocka_unit_test(test_fingerprints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

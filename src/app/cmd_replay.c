@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 typedef struct replay_options {
     engine_options model;
@@ -66,18 +67,15 @@ static void add_result(json *list, const receipt *r, const replay *found)
     if (found->drawn >= 0) json_add_num(to, "drawn_logprob", (double)found->drawn_logprob);
 }
 
-/* One receipt, which is at `line` of a file of several; 0: the file is it. */
-static int check_one(checking *c, span text, int line, err *e)
+/* One receipt; `where`: file and line, `line` 0: the file has no others. */
+static int check_one(checking *c, const json *from, const char *where, int line, err *e)
 {
-    char where[300];
-    json *from = NULL;
     receipt r = {0};
     replay found;
     buf said = {0};
-    snprintf(where, sizeof where, line ? "%.280s:%d" : "%.280s", c->path, line);
-    int rc = json_parse(&from, text, where, e);
-    if (!rc && (rc = receipt_read(&r, from, &c->here, c->g, e))) err_wrap(e, "%s", where);
-    if (!rc && (rc = engine_replay(c->g, &r.q, r.ids.id, r.ids.n, r.ended, &found, e))) err_wrap(e, "%s", where);
+    int rc = receipt_read(&r, from, &c->here, c->g, e);
+    if (!rc) rc = engine_replay(c->g, &r.q, r.ids.id, r.ids.n, r.ended, &found, e);
+    if (rc) err_wrap(e, "%s", where);
     if (!rc) {
         c->n++;
         if (found.at >= 0) {
@@ -91,34 +89,55 @@ static int check_one(checking *c, span text, int line, err *e)
     }
     buf_free(&said);
     receipt_free(&r);
-    json_free(from);
     return rc;
 }
 
-static bool is_blank(span s)
+/* A receipt, or all that a reply of the server holds: of its choices, or its own. */
+static int check_all_in(checking *c, const json *from, const char *where, int line, err *e)
 {
-    size_t i = 0;
-    while (i < s.n && (s.p[i] == ' ' || s.p[i] == '\t' || s.p[i] == '\r' || s.p[i] == '\n')) i++;
-    return i == s.n;
+    const json_kind kind = json_type(from);
+    int rc = OK;
+    if (kind == JSON_OBJECT && (json_get(from, "prompt_ids") || json_get(from, "arithmetic")))
+        return check_one(c, from, where, line, e);
+    if (kind == JSON_OBJECT || kind == JSON_ARRAY)
+        for (const json *m = json_first(from); m && !rc; m = json_next(m)) rc = check_all_in(c, m, where, line, e);
+    return rc;
 }
 
-/* The whole file is one receipt, or each line is. */
+/* What a line says without the words of a stream of events; empty: nothing of use. */
+static span line_text(span s)
+{
+    while (s.n && strchr(" \t\r", s.p[s.n - 1])) s.n--;
+    if (span_starts(s, "event:") || span_starts(s, "id:") || span_starts(s, ":")) return (span){0};
+    if (span_starts(s, "data:")) s = span_of(s.p + 5, s.n - 5);
+    while (s.n && strchr(" \t", *s.p)) s = span_of(s.p + 1, s.n - 1);
+    return span_is(s, "[DONE]") ? (span){0} : s;
+}
+
+/* The whole file is a receipt or a reply, or each line is, or each event of a stream. */
 static int check_file(checking *c, span text, err *e)
 {
-    json *whole = NULL;
+    json *from = NULL;
     int rc = OK, line = 0;
-    if (json_parse(&whole, text, c->path, &(err){0}) == OK) {
-        json_free(whole);
-        return check_one(c, text, 0, e);
+    if (json_parse(&from, text, c->path, &(err){0}) == OK) {
+        rc = check_all_in(c, from, c->path, 0, e);
+        json_free(from);
+    } else {
+        for (size_t at = 0, next; at < text.n && !rc; at = next + 1) {
+            char where[300];
+            for (next = at; next < text.n && text.p[next] != '\n';) next++;
+            const span one = line_text(span_of(text.p + at, next - at));
+            snprintf(where, sizeof where, "%.280s:%d", c->path, ++line);
+            if (!one.n) continue;
+            rc = json_parse(&from, one, where, e);
+            if (!rc) rc = check_all_in(c, from, where, line, e);
+            json_free(from);
+            from = NULL;
+        }
     }
-    for (size_t at = 0, next; at < text.n && !rc; at = next) {
-        for (next = at; next < text.n && text.p[next] != '\n';) next++;
-        const span one = span_of(text.p + at, next - at);
-        next++;
-        line++;
-        if (!is_blank(one)) rc = check_one(c, one, line, e);
-    }
-    return rc ? rc : c->n ? OK : err_set(e, ERR_FORMAT, "%s: there is no receipt in it", c->path);
+    if (rc || c->n) return rc;
+    return err_set(e, ERR_FORMAT,
+                   "%s: there is no receipt in it: a reply has one where its request says \"receipt\": true", c->path);
 }
 
 static int run_replay(const invocation *v, err *e)
@@ -149,10 +168,13 @@ const command command_replay = {
     .flags = groups,
     .options_size = sizeof(replay_options),
     .run = run_replay,
-    .notes = "FILE is a receipt, from `run --receipt FILE`, or JSON lines of receipts. All logits are computed\n"
-             "in one pass and each token is drawn again, on any processor. Status 1: a token differs, or the\n"
-             "model or its arithmetic does. Give the model as to `run`; without --model it is the built-in one.\n"
+    .notes = "FILE is a receipt, from `run --receipt FILE`, or a reply of the server that holds some, whole or\n"
+             "streamed, or JSON lines of these. All logits are computed in one pass and each token is drawn\n"
+             "again, on any processor. Status 1: a token differs, or the model or its arithmetic does. Give the\n"
+             "model as to `run`; without --model it is the built-in one.\n"
              "\n"
              "  inferflow run -p \"Once upon a time\" --seed 1 --receipt story.json\n"
-             "  inferflow replay story.json\n",
+             "  inferflow replay story.json\n"
+             "  curl localhost:8080/v1/completions -d '{\"prompt\": \"Once\", \"receipt\": true}' >reply.json\n"
+             "  inferflow replay reply.json\n",
 };
