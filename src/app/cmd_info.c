@@ -250,10 +250,11 @@ static void print_checkpoint(const described *d)
 
 static int run_info(const invocation *v, err *e)
 {
-    static const char *const alone[] = {"model", "verify", "threads", "json", NULL};
+    static const char *const alone[] = {"model", "json", NULL}, *const verified[] = {"model", "verify", "threads",
+                                                                                     "json", NULL};
     const info_options *o = v->options;
     described d = {0};
-    int rc = o->own.hash ? OK : flags_allow_only(v, alone, "info without --hash", e);
+    int rc = o->own.hash ? OK : flags_allow_only(v, o->own.verify ? verified : alone, "info without --hash", e);
     if (!rc && (o->own.hash || o->model.model)) rc = open_described(&d, o, e);
     json *root = rc ? NULL : json_new_object();
     if (!rc) {
