@@ -107,7 +107,7 @@ static void ask_all(const client *c, attempt_outcome *out, char *bad, size_t bad
         else if (status >= 400 && !strstr(buf_cstr(&reply), "\"message\""))
             snprintf(bad, bad_size, "%s: status %d without a message: %.300s", request[i].path, status,
                      buf_cstr(&reply));
-        else if (status == 429) out->partial = true;
+        else if (status == 429 || strstr(buf_cstr(&reply), "--max-queue")) out->partial = true; /* no room for all */
         else if (request[i].ids && status == 200) add_ids(&out->result, &reply);
     }
     ask(c, 0.05, "/v1/completions", "{\"prompt\":[5,6,7],\"max_tokens\":400,\"ignore_eos\":true,\"stream\":true}",
