@@ -70,7 +70,8 @@ static void lent_devices(void **unused)
     } cases[] = {
         {NULL, "a:1/cpu:3", NULL},
         {"cpu:1", "a:1/cpu:1", NULL},
-        {"cpu:1", "a:1/cpu", "lends cpu:1, not cpu"},
+        {"cpu:1", "a:1/cpu", NULL},
+        {"cpu:1,cpu:4,cpu:2", "a:1/cpu", NULL},
         {"cpu", "a:1/cpu:2", "lends cpu, not cpu:2"},
         {"cpu, cpu:2", "a:1/cpu:2", NULL},
         {"cpu,cpu:2", "a:1/cpu", NULL},
@@ -85,9 +86,10 @@ static void lent_devices(void **unused)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         err e = {0};
         assert_int_equal(devices_parse(cases[i].asked, backends, d, &e), 1);
-        int rc = devices_check_lent(cases[i].lent, backends, d, &e);
+        int rc = devices_find_lent(cases[i].lent, backends, d, &e);
         assert_int_equal(rc, cases[i].why ? ERR_USAGE : OK);
         if (cases[i].why) assert_string_equal(e.msg, cases[i].why);
+        if (i == 3) assert_int_equal(d[0].number, 4); /* the largest */
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         err e = {0};

@@ -652,9 +652,9 @@ static int read_trial(lease *l, span payload, err *e)
     l->trial->n = l->devices ? devices_parse(l->devices, l->host->backends, l->trial->device, e)
                              : err_set(e, ERR_MEMORY, "out of memory for a trial");
     if (l->trial->n < 0) return l->trial->n;
-    const device_entry *own = &l->trial->device[a.rank];
+    device_entry *own = &l->trial->device[a.rank];
     if (l->trial->n != a.ranks) return err_set(e, ERR_FORMAT, "%d devices for %d ranks", l->trial->n, a.ranks);
-    int missing = devices_check_lent(l->host->devices, l->host->backends, own, e);
+    int missing = devices_find_lent(l->host->devices, l->host->backends, own, e);
     if (missing) return missing;
     l->side.wire = backend_wire(own->be);
     return OK;

@@ -142,15 +142,23 @@ static void add_name(buf *to, const device_entry *d)
     if (d->number >= 0) buf_printf(to, ":%d", d->number);
 }
 
-int devices_check_lent(const char *lent, const backend_use *backends, const device_entry *d, err *e)
+int devices_find_lent(const char *lent, const backend_use *backends, device_entry *d, err *e)
 {
     device_entry of[DEVICES_MAX];
     buf text = {0};
     if (!lent) return d->be ? OK : err_set(e, ERR_USAGE, "there is no device \"%s\" here", d->name);
     const int n = devices_lent(lent, backends, of, e);
     if (n < 0) return n;
-    for (int i = 0; i < n; i++)
-        if (of[i].be == d->be && of[i].number == d->number) return OK;
+    int most = d->number;
+    for (int i = 0; i < n; i++) {
+        if (of[i].be != d->be) continue;
+        if (of[i].number == d->number) return OK;
+        if (d->number < 0 && of[i].number > most) most = of[i].number;
+    }
+    if (most != d->number) {
+        d->number = most;
+        return OK;
+    }
     for (int i = 0; i < n; i++) {
         if (i) buf_str(&text, ", ");
         add_name(&text, &of[i]);

@@ -32,5 +32,7 @@ int devices_parse(const char *text, const backend_use *backends, device_entry ou
 
 /* Devices that a node lends, "cpu:1,cpu": names and numbers alone. As devices_parse. */
 int devices_lent(const char *text, const backend_use *backends, device_entry out[DEVICES_MAX], err *e);
-/* Whether a node that lends these has device d; NULL: it lends all of its backends, with any number. ERR_USAGE. */
-int devices_check_lent(const char *lent, const backend_use *backends, const device_entry *d, err *e);
+/* Finds device d among those that a node lends (NULL: all of its backends, with any number). One without a number is
+ * whatever the node lends of that kind: the one of the largest number, which d gets, where none is lent without.
+ * ERR_USAGE: it lends none such. */
+int devices_find_lent(const char *lent, const backend_use *backends, device_entry *d, err *e);

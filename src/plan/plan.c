@@ -177,8 +177,10 @@ static int add_devices(plan *l, const plan_options *o, err *e)
         l->n_far += !is_here(l, r);
         if (!is_here(l, r) && !o->far && l->self < 0)
             return err_set(e, ERR_USAGE, "--devices: \"%s\": devices of other processes need --key-file", r->node);
-        const int rc = i == l->self ? devices_check_lent(o->lends, o->backends, &d[i], e) : OK;
+        if (i != l->self) continue;
+        const int rc = devices_find_lent(o->lends, o->backends, &d[i], e);
         if (rc) return rc;
+        r->number = d[i].number;
     }
     return OK;
 }
