@@ -100,7 +100,7 @@ typedef struct trial {
     uint64_t floats;
 } trial;
 
-static volatile uint8_t touched;
+static _Thread_local volatile uint8_t touched;
 
 /* Maps the pages of a slice, without reading all of it. */
 static void touch(const held_weight *w)

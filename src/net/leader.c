@@ -354,6 +354,23 @@ static int open_ways(leader *d, err *e)
     return rc ? rc : ways_dial_all(w, &d->nodes, &d->self, e);
 }
 
+/* Ranks on nodes dial each other by the names that were given here. One that means this machine means another one
+ * there. */
+static int check_names(const leader *d, err *e)
+{
+    const ways_shape s = ways_of_plan(d->l);
+    for (int a = 0; a < d->n; a++)
+        for (int b = a + 1; b < d->n; b++) {
+            uint64_t any = 0;
+            for (int c = 0; c < s.channels && is_far(d, a) && is_far(d, b); c++) any |= s.bytes(s.of, a, b, c);
+            if (!any || address_is_loopback(&d->nodes.at[a]) || !address_is_loopback(&d->nodes.at[b])) continue;
+            return err_set(e, ERR_USAGE,
+                           "%s is this machine alone, and %s has to reach it: name it by an address for both",
+                           plan_node(d->l, b), plan_node(d->l, a));
+        }
+    return OK;
+}
+
 static int far_ready(void *self, const cache_options *cache, link_end *(*ends)[PLAN_LANES], err *e)
 {
     leader *d = self;
@@ -361,7 +378,8 @@ static int far_ready(void *self, const cache_options *cache, link_end *(*ends)[P
     step_limits limits;
     buf message = {0};
     lease_cache_write(&message, cache);
-    int rc = step_limits_of(&limits, p, plan_asked(d->l)->max_rows, d->o.sequences, d->m->ctx, cache, e);
+    int rc = check_names(d, e);
+    if (!rc) rc = step_limits_of(&limits, p, plan_asked(d->l)->max_rows, d->o.sequences, d->m->ctx, cache, e);
     if (!rc) rc = step_writer_open(&d->writer, p, &limits, e);
     for (int i = 0; i < d->n && !rc; i++)
         if (is_far(d, i)) rc = question_ask(&d->ranks[i].q, d->ranks[i].control, MSG_READY, &message, e);

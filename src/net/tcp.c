@@ -82,6 +82,21 @@ static int look_up(struct addrinfo **out, const address *a, int flags, err *e)
     return err_set(e, code, "%s: %s", name, rc == EAI_SYSTEM ? strerror(errno) : gai_strerror(rc));
 }
 
+bool address_is_loopback(const address *a)
+{
+    struct addrinfo *all;
+    if (look_up(&all, a, 0, NULL)) return false;
+    bool only = true;
+    for (const struct addrinfo *i = all; i; i = i->ai_next) {
+        const void *at = i->ai_addr;
+        if (i->ai_family == AF_INET6)
+            only = only && IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)at)->sin6_addr);
+        else only = only && ntohl(((const struct sockaddr_in *)at)->sin_addr.s_addr) >> 24 == 127;
+    }
+    freeaddrinfo(all);
+    return only;
+}
+
 bool tcp_wait(int fd, bool write, double until)
 {
     struct pollfd p = {fd, write ? POLLOUT : POLLIN, 0};

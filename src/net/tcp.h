@@ -19,6 +19,9 @@ int address_list(address *out, int most, int *n, const char *text, const char *f
 /* As address_parse takes it. */
 void address_print(const address *a, char text[TCP_NAME_MAX]);
 
+/* Whether the name stands for this machine alone, wherever it is read. */
+bool address_is_loopback(const address *a);
+
 /* Connects within `seconds`: all addresses of the name are tried, each 250 ms after the one before or when that has
  * failed, and the first that answers is taken (RFC 8305, section 5). A descriptor, or ERR_IO with a message that names
  * the address. */

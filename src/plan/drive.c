@@ -150,7 +150,7 @@ static int run_stretch(rank_lane *a, const step *st, uint32_t i, double *busy, e
     const segment *s = &a->seg;
     const plan *l = a->of->of;
     const double start = clock_now();
-    __atomic_store_n(&a->computes, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&a->computes, 1, __ATOMIC_RELEASE);
     int rc = s->be->start(s->on, s, i, st, e);
     if (!rc) rc = s->be->wait(s->on, e);
     if (!rc) pace_keep(&l->asked.as, s, i, st, &l->cache, start, &a->of->late);

@@ -110,7 +110,7 @@ plan_progress plan_progress_now(const plan *l)
         for (int k = 0; is_here(l, r) && k < PLAN_LANES; k++) {
             const rank_lane *a = &r->lane[k];
             p.work += __atomic_load_n(&a->computed, __ATOMIC_RELAXED);
-            if (__atomic_load_n(&a->computes, __ATOMIC_RELAXED)) p.work += time_of(l, a);
+            if (__atomic_load_n(&a->computes, __ATOMIC_ACQUIRE)) p.work += time_of(l, a);
         }
         for (int k = 0; is_here(l, r) && k < l->lanes; k++) {
             const link_end *end = r->end[k];
