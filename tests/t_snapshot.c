@@ -1,57 +1,10 @@
 /* t_snapshot.c - texts of models with states of fixed size share prefixes up to the last snapshot: tokens and
  * log-probabilities are those of a fresh engine, bit for bit, and what was found is what was not computed; with pages
  * besides, with windows, and with slots alone; one after another, at once, when the one that computes leaves, for
- * choices and beams, with guesses, when slots, names and pages are short, on several devices, when one fails. */
-#include "text_rig.h"
+ * choices and beams, with guesses, on several devices. */
+#include "snapshot_rig.h"
 
-enum { CTX = TEXT_CTX, TOKENS = 24, QUERIES = 6, COMMON = 1000, STOP = SNAPSHOT_TOKENS };
-
-static fake_log done;
-static const fake_options fake_of_each = {.log = &done, .delay = 20};
-static const backend_use more_backends[] = {{&fake_backend, &fake_of_each}, {0}};
-
-/* What the layers are: convolutions and attention; and attention in a window; convolutions alone. */
-enum { HYBRID, WINDOWED, ALONE, KINDS };
-
-static engine *open_engine(engine_options o, int kind)
-{
-    model_shape of = text_shape(CTX);
-    err e = {0};
-    of.layers = kind == ALONE ? 3 : 4;
-    of.window = kind == WINDOWED ? 70 : 0;
-    of.taps = 100;
-    of.only_taps = kind == ALONE;
-    o.more_backends = more_backends;
-    engine *g = text_engine(rig_model(&of, 7, CTX), o);
-    if (o.draft) assert_ok(draft_open(&g->guesses, g, &e), &e);
-    return g;
-}
-
-/* The third of each is a search with beams. */
-static void make_searched(text *t, int k, int common, int n, int most)
-{
-    text_make(t, k, common, n, most);
-    t->q.beams = k % 3 == 2 ? 3 : 1;
-    t->q.n_logprobs = k % 3 == 1 ? 2 : -1;
-}
-
-static void run_alone(text *t, int kind) { text_run_alone(open_engine((engine_options){.max_batch = 4}, kind), t); }
-
-static const text_way ways[] = {{NULL, 0, 0, 32},
-                                {NULL, 0, 100, 6},
-                                {"cpu:1&cpu:1", 2, 300, 32},
-                                {"cpu&fake;fake", 4, 77, 32},
-                                {"fake;fake", 5, 256, 9}};
-enum { WAYS = sizeof ways / sizeof *ways };
-
-static engine *open_way(int i, int kind, const char *guess)
-{
-    engine_options o = text_way_options(&ways[i]);
-    o.draft = guess;
-    return open_engine(o, kind);
-}
-
-/* One after another: the first 768 of 1 000 common tokens are found, then the whole stops of each prompt. */
+/* One after another: the first 512 of 600 common tokens are found, then the whole stops of each prompt. */
 static void one_after_another(void **unused)
 {
     (void)unused;
@@ -91,7 +44,7 @@ static void at_once(void **unused)
     static text alone[QUERIES], got[QUERIES];
     for (int kind = 0; kind < KINDS; kind++) {
         for (int k = 0; k < QUERIES; k++) {
-            make_searched(&alone[k], k, k == 4 ? 600 : COMMON, COMMON + 32, 20);
+            make_searched(&alone[k], k, k == 4 ? 300 : COMMON, COMMON + 32, 20);
             run_alone(&alone[k], kind);
         }
         for (int w = kind % 2; w < WAYS; w += kind ? 2 : 1)
@@ -100,7 +53,7 @@ static void at_once(void **unused)
                 err e = {0};
                 bool more;
                 for (int k = 0; k < QUERIES; k++) {
-                    make_searched(&got[k], k, k == 4 ? 600 : COMMON, COMMON + 32, 20);
+                    make_searched(&got[k], k, k == 4 ? 300 : COMMON, COMMON + 32, 20);
                     text_add(g, &got[k]);
                 }
                 for (int i = 0; i < 4 && leaves; i++) assert_ok(engine_infer(g, &more, &e), &e);
@@ -112,7 +65,7 @@ static void at_once(void **unused)
                 for (int k = 0; k < QUERIES; k++) {
                     if (got[k].finish == FINISH_CANCELLED) continue;
                     text_same(&alone[k], &got[k]);
-                    if (!leaves && k) assert_int_equal(got[k].cached, (k == 4 ? 600 : COMMON) / STOP * STOP);
+                    if (!leaves && k) assert_int_equal(got[k].cached, (k == 4 ? 300 : COMMON) / STOP * STOP);
                 }
                 text_all_given_back(g);
                 engine_close(g);
@@ -185,39 +138,6 @@ static void goes_on(void **unused)
             }
 }
 
-/* Few slots, names and pages: snapshots make room, the oldest first, and no text is changed. */
-static void short_of_slots(void **unused)
-{
-    (void)unused;
-    static text alone[QUERIES], got[2 * QUERIES];
-    for (int kind = 0; kind < KINDS; kind++) {
-        for (int k = 0; k < QUERIES; k++) {
-            make_searched(&alone[k], k, 300 * (k % 3), 300 + 90 * k, TOKENS);
-            run_alone(&alone[k], kind);
-        }
-        for (int w = kind; w < 3 * WAYS; w += 4) {
-            engine *g = open_way(w / 3, kind, w % 2 ? "ngram" : NULL);
-            g->slots.total = g->slots.n_free = 6 + w % 3; /* beams take six */
-            if (w % 3 == 1) g->names.cap = 70;
-            for (uint32_t i = 0; i < g->prog->n_group && w % 3 == 2; i++) {
-                const int64_t rows = g->chunk * g->steps.in_flight;
-                g->pages[i].total = g->pages[i].n_free = 3 * pages_needed(1000, g->prog->group_window[i], rows) + 2;
-            }
-            for (int k = 0; k < 2 * QUERIES; k++) {
-                const int of = (int)(rng_bits(9, (uint64_t)w, (uint64_t)k) % QUERIES);
-                make_searched(&got[k], of, 300 * (of % 3), 300 + 90 * of, TOKENS);
-                text_add(g, &got[k]);
-                if (k % 5 == 4) text_run(g);
-            }
-            text_run(g);
-            for (int k = 0; k < 2 * QUERIES; k++)
-                text_same(&alone[rng_bits(9, (uint64_t)w, (uint64_t)k) % QUERIES], &got[k]);
-            text_all_given_back(g);
-            engine_close(g);
-        }
-    }
-}
-
 /* Of three snapshots for which there is room the one that was used last stays. */
 static void oldest_goes_first(void **unused)
 {
@@ -236,49 +156,10 @@ static void oldest_goes_first(void **unused)
     engine_close(g);
 }
 
-/* A step fails, with a snapshot or without: texts that have no rows in it go on, and so does one that comes after. */
-static void faults(void **unused)
-{
-    (void)unused;
-    enum { TEXTS = 4 };
-    static text alone[TEXTS], got[TEXTS];
-    for (int k = 0; k < TEXTS; k++) {
-        make_searched(&alone[k], k, 530, 550, 6);
-        run_alone(&alone[k], HYBRID);
-    }
-    int failed = 0;
-    bool reached = true;
-    for (unsigned at = 1; reached; at += 5) {
-        engine *g = open_way(4, HYBRID, NULL);
-        done.fail_at = atomic_load(&done.all) + at;
-        for (int k = 0; k < TEXTS; k++) {
-            make_searched(&got[k], k, 530, 550, 6);
-            got[k].may_fail = true;
-            text_add(g, &got[k]);
-            if (k >= TEXTS - 2) text_run(g);
-            if (k == TEXTS - 2) reached = atomic_load(&done.all) >= done.fail_at;
-        }
-        for (int k = 0; k < TEXTS; k++) {
-            assert_int_equal(got[k].ends, 1);
-            if (got[k].finish != FINISH_ERROR) text_same(&alone[k], &got[k]);
-            else failed++;
-        }
-        if (reached) assert_int_equal(got[TEXTS - 1].n, 6);
-        text_all_given_back(g);
-        engine_close(g);
-        done.fail_at = 0;
-    }
-    assert_true(failed > 20);
-}
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(one_after_another),
-                                       cmocka_unit_test(at_once),
-                                       cmocka_unit_test(choices),
-                                       cmocka_unit_test(goes_on),
-                                       cmocka_unit_test(short_of_slots),
-                                       cmocka_unit_test(oldest_goes_first),
-                                       cmocka_unit_test(faults)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(one_after_another), cmocka_unit_test(at_once),
+                                       cmocka_unit_test(choices), cmocka_unit_test(goes_on),
+                                       cmocka_unit_test(oldest_goes_first)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
