@@ -17,8 +17,10 @@ limit() {
 for t in "$@"; do
     name=$(basename "$t")
     log="$build/tests/$name.log"
+    began=$(date +%s)
     INFERFLOW_BIN="${RUN:+$RUN }$build/inferflow" timeout "$(limit)" $RUN "$t" >"$log" 2>&1
     rc=$?
+    took=$(($(date +%s) - began))
     p=$(grep -c '^\[       OK \]' "$log"); s=$(grep -c '^skipped: ' "$log")
     f=$(grep '^\[  FAILED  \] [a-z0-9_]*$' "$log" | sort -u | wc -l)
     if [ $rc -ne 0 ] && [ "$f" -eq 0 ]; then f=1; fi
@@ -26,7 +28,7 @@ for t in "$@"; do
     if [ $rc -ne 0 ]; then
         echo "FAILED $name (exit $rc), its output:"; grep -v -e '^\[ RUN ' -e '^\[       OK ' "$log" | tail -40
     else
-        printf 'ok %-28s %4d checks%s\n' "$name" "$p" "$([ "$s" -gt 0 ] && echo ", $s skipped")"
+        printf 'ok %-28s %4d checks %4d s%s\n' "$name" "$p" "$took" "$([ "$s" -gt 0 ] && echo ", $s skipped")"
         grep '^skipped: ' "$log" | sort | uniq -c | sed 's/^ */   /' | head -3
     fi
 done
