@@ -78,6 +78,7 @@ static void cores(void **state)
     assert_true(cgroup_cores(&here) == 0);
     tell("a/b/cpu.max", "max 100000\n");
     tell("a/cpu.max", "150000 100000\n");
+    tell("a/b/cpu.max", "inf inf\n"); /* not of a kernel */
     assert_true(cgroup_cores(&here) == 1.5);
     static const char *const mounts[] = {"cpu", "cpu,cpuacct"};
     for (int i = 0; i < 2; i++) {

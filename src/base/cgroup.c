@@ -2,6 +2,7 @@
  * those above it are asked all the same. */
 #include "base/cgroup.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -109,7 +110,8 @@ uint64_t cgroup_memory(const cgroup_place *at)
 
 static void take_cores(double *least, double quota, double period)
 {
-    if (quota > 0 && period > 0 && (*least == 0 || quota / period < *least)) *least = quota / period;
+    const double cores = quota > 0 && period > 0 ? quota / period : 0;
+    if (cores > 0 && isfinite(cores) && (*least == 0 || cores < *least)) *least = cores;
 }
 
 double cgroup_cores(const cgroup_place *at)
