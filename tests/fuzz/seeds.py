@@ -262,7 +262,51 @@ def main():
         put("json", f"{i}", text.encode())
 
 
+
+def machine():
+    """Files of control groups; heads of requests; generation_config.json; remembered digests; saved conversations."""
+    def lines(*texts, by=b"\xff"):
+        return by.join(t.encode() for t in texts)
+    stat = "anon 90\nfile 900\ninactive_file 300\nactive_file 200\ntotal_inactive_file 400\n"
+    put("cgroup", "v2", lines("0::/a/b\n", "1000000\n", "990000\n", stat, "150000 100000\n"))
+    put("cgroup", "v1", lines("4:memory:/job/7\n1:cpu,cpuacct:/a\n0::/\n", "max", "5", "", "max 100000",
+                              "9223372036854771712\n", "50000\n", stat, "-1\n", "100000\n"))
+    put("cgroup", "infinite", lines("0::/\n", "", "", "", "inf inf\n"))
+    put("head", "local", lines("", "", "localhost:8080", "http://localhost:3000", "/v1/models", "GET", "Bearer a",
+                               "id-1", by=b"\n"))
+    put("head", "listed", lines("https://box:8443, http://x", "name,other", "name:80", "https://box:8443",
+                                "http://name/health?x", "OPTIONS", "", "", by=b"\n"))
+    put("head", "foreign", lines("", "", "evil.example:8080", "http://evil.example", "/completion", "POST", by=b"\n"))
+    put("generation_config", "all", json.dumps(
+        {"do_sample": True, "temperature": 0.6, "top_k": 20, "top_p": 0.95, "min_p": 0.0, "typical_p": 1.0,
+         "repetition_penalty": 1.05, "bad_words_ids": [[1, 2], [3]], "suppress_tokens": [4, 5], "num_beams": 4,
+         "early_stopping": True, "eos_token_id": [1, 2], "forced_bos_token_id": None, "_from_model_config": True,
+         "watermarking_config": {"a": []}, "transformers_version": "5.0"}).encode())
+    put("generation_config", "odd", b'{"do_sample":false,"top_k":-1e300,"bad_words_ids":[[],[1.5],7,"x",[-1,1e99]],'
+        b'"suppress_tokens":[null,2147483648],"num_beams":"1"}')
+    sums = struct.pack("<Q", 2) + struct.pack("<4Q", 8, 100, 0, 7) + b"a" * 32 + struct.pack("<4Q", 8, 100, 1, 0) + \
+        b"b" * 32
+    put("contents_cache", "two", sums)
+    put("contents_cache", "twice", struct.pack("<Q", 2) + sums[8:72] + sums[8:72])
+    chat = ("{% if tools %}<tools>{{ tools|tojson }}</tools>{% endif %}{% for m in messages %}<|{{ m.role }}|>"
+            "{{ m.content }}{% for c in m.tool_calls %}<tool_call>{{ c.function|tojson }}</tool_call>{% endfor %}"
+            "{% endfor %}{% if add_generation_prompt %}<|assistant|><think>{% endif %}")
+    turns = ("{%- for m in messages %}{%- if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('x') }}"
+             "{%- endif %}[{{ m['content'] | trim }}]{%- endfor %}")
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{\"a\": 1}"}}
+    talk = json.dumps({"messages": [
+        {"role": "user", "content": " a "}, {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "r"}, {"role": "assistant", "content": "b"}], "system": "s",
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]}).encode()
+    odd = json.dumps({"messages": [{"role": "assistant", "content": "x", "tool_calls": [1, {"function": []}]},
+                                   {"role": "system", "content": "y", "reasoning_content": {}}], "tools": 5}).encode()
+    put("conversation", "chat", chat.encode() + b"\xff" + talk)
+    put("conversation", "turns", turns.encode() + b"\xff" + talk)
+    put("conversation", "odd", chat.encode() + b"\xff" + odd)
+
+
 main()
 networks()
 net()
 pages()
+machine()
