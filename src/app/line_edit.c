@@ -123,11 +123,11 @@ static void open_editor(void)
     el_set(editor, EL_PROMPT, give_prompt);
     el_set(editor, EL_EDITOR, "emacs");
     el_set(editor, EL_HIST, history, past);
-    el_wset(editor, EL_ADDFN, L"paste", L"takes a paste", take_paste); /* el_set copies the texts and keeps them */
+    el_wset(editor, EL_ADDFN, L"paste", L"takes a paste", take_paste); /* el_set would copy the texts and keep them */
     el_set(editor, EL_BIND, "\033[200~", "paste", NULL);
-    el_set(editor, EL_ADDFN, "drop", "drops the line", drop_line);
+    el_wset(editor, EL_ADDFN, L"drop", L"drops the line", drop_line);
     el_set(editor, EL_BIND, "^C", "drop", NULL);
-    el_set(editor, EL_ADDFN, "stop", "stops the program", stop_program);
+    el_wset(editor, EL_ADDFN, L"stop", L"stops the program", stop_program);
     el_set(editor, EL_BIND, "^Z", "stop", NULL);
     el_set(editor, EL_SETTY, "-d", "-isig", NULL);
 }
