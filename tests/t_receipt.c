@@ -237,6 +237,10 @@ static void test_outside(void **state)
     e = (err){0};
     q.ids = ids + 2, q.n_ids = 1, q.max_tokens = 3;
     assert_int_equal(engine_replay(g, &q, ids, 1, false, &found, &e), ERR_USAGE);
+    e = (err){0};
+    q.ids = ids, q.max_tokens = 0;
+    assert_ok(engine_replay(g, &q, NULL, 0, false, &found, &e), &e); /* a text of no token, as -n 0 writes it */
+    assert_int_equal(found.at, -1);
     engine_close(g);
 }
 

@@ -60,7 +60,7 @@ int engine_replay(engine *g, const query *q, const int32_t *ids, size_t n, bool 
         rc = err_set(e, ERR_LIMIT, "%zu tokens and room for %lld need a context of %lld, this one holds %d (--ctx)",
                      q->n_ids, (long long)q->max_tokens, (long long)q->n_ids + q->max_tokens, g->info.ctx);
     if (!rc) {
-        memcpy(s->ids + s->n_prompt, ids, n * sizeof *ids);
+        if (n) memcpy(s->ids + s->n_prompt, ids, n * sizeof *ids); /* of none there is no list */
         s->n_ids += (int64_t)n;
         rc = engine_eval_session(g, s, s->n_prompt - 1, take_rows, &(replaying){g, s, ended, out}, e);
     }
