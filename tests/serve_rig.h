@@ -143,3 +143,14 @@ static int teardown(void **state)
     stop_server();
     return 0;
 }
+
+/* A reply may come before its text has left its place. */
+static inline void wait_idle(void)
+{
+    engine_stats st;
+    for (int i = 0; i < 6000; i++, usleep(5000)) {
+        engine_get_stats(atomic_load(&srv.g), &st);
+        if (!st.running) return;
+    }
+    fail_msg("texts that have ended keep their places");
+}

@@ -467,17 +467,6 @@ static void logprobs_of_tokens(void **state)
     expect_part("\"logprobs\":null");
 }
 
-/* A reply may come before its text has left its place. */
-static void wait_idle(void)
-{
-    engine_stats st;
-    for (int i = 0; i < 6000; i++, usleep(5000)) {
-        engine_get_stats(atomic_load(&srv.g), &st);
-        if (!st.running) return;
-    }
-    fail_msg("texts that have ended keep their places");
-}
-
 static void errors_of_the_engine(void **state)
 {
     (void)state;
