@@ -260,6 +260,9 @@ static void info_lists_a_checkpoint(void **state)
     (void)state;
     assert_int_equal(run("info --model tests/vectors/models/llama"), 0);
     assert_true(says(&out, "config model_type          llama\n"));
+    assert_int_equal(strncmp(buf_cstr(&out), "model                      LlamaForCausalLM, 2 layers, ", 52), 0);
+    assert_true(says(&out, " MiB: f16 "));
+    assert_true(says(&out, " tokens, of a vocabulary of "));
     assert_true(says(&out, "model.layers.0.self_attn.q_proj.weight                   f16 "));
     assert_true(says(&out, " tensors, "));
     assert_int_equal(run("info --model tests/vectors/models/llama --json"), 0);

@@ -221,12 +221,65 @@ static void print_tree(const json *j, const char *path)
     }
 }
 
+/* Bytes by type, largest first: "q4_t 71 %, q6_b64 17 %". */
+static void print_types(const program *p)
+{
+    uint64_t bytes[DTYPE_COUNT] = {0}, all = 0;
+    for (uint32_t i = 0; i < p->n_weight; i++) {
+        const weight *w = &p->weights[i];
+        const dtype type = weight_held_type(w);
+        const uint64_t n = (uint64_t)w->rows * dtype_row_bytes(type, (uint64_t)w->cols);
+        bytes[type] += n;
+        all += n;
+    }
+    for (int shown = 0; shown < 4; shown++) {
+        int most = 0;
+        for (int t = 1; t < DTYPE_COUNT; t++)
+            if (bytes[t] > bytes[most]) most = t;
+        if (200 * bytes[most] < all) break; /* it would be 0 % */
+        printf("%s %s %.0f %%", shown ? "," : "", dtype_info[most].name, 100 * (double)bytes[most] / (double)all);
+        bytes[most] = 0;
+    }
+}
+
+/* What most people want to know, before the tensors: of a model that some spec fits. */
+static void print_summary(const described *d)
+{
+    const model_options wanted = {.model_path = ckpt_path(d->c)};
+    model *own = NULL;
+    err why = {0};
+    if (!d->m && model_open(&own, &wanted, &why)) {
+        printf("%-26s none of the specs fits: %s\n", "model", why.msg);
+        return;
+    }
+    const model *m = d->m ? d->m : own;
+    double parameters = 0;
+    int64_t vocab = 0;
+    int layers = 0, layer;
+    uint64_t file = 0;
+    for (uint32_t i = 0; i < m->prog->n_weight; i++) {
+        const weight *w = &m->prog->weights[i];
+        parameters += (double)w->rows * (double)w->cols;
+        if (strstr(w->name, ".token")) vocab = w->rows;
+        if (sscanf(w->name, "%*[a-z].%d.", &layer) == 1 && layer >= layers) layers = layer + 1;
+    }
+    for (uint32_t i = 0; i < ckpt_count(d->c); i++) file += ckpt_at(d->c, i)->bytes;
+    const char *unit = parameters < 1e6 ? "thousand" : parameters < 1e9 ? "million" : "billion";
+    parameters /= parameters < 1e6 ? 1e3 : parameters < 1e9 ? 1e6 : 1e9;
+    printf("%-26s %s, %d layers, %.3g %s parameters\n", "model", m->arch, layers, parameters, unit);
+    printf("%-26s %.1f MiB:", "weights", (double)file / (1 << 20));
+    print_types(m->prog);
+    printf("\n%-26s %d tokens, of a vocabulary of %lld\n", "context", m->ctx, (long long)vocab);
+    model_close(own);
+}
+
 static void print_checkpoint(const described *d)
 {
     const ckpt *c = d->c;
     uint64_t bytes = 0;
     char hex[2 * SHA256_BYTES + 1] = "none";
     log_progress_end();
+    print_summary(d);
     printf("%-26s %s\n%-26s %s\n", "path", ckpt_path(c), "format", ckpt_format(c));
     if (d->m) sha256_hex(d->m->prog->hash, SHA256_BYTES, hex);
     if (d->hashes.tensor) printf("%-26s %s\n", "identity", hex);
