@@ -46,7 +46,8 @@ static const char *ids_file(void)
     return arg;
 }
 
-static void expect_loss(const char *flags, double nll, int tokens)
+/* error: of the mean, numpy's std(ddof=1) / sqrt(tokens) of the same losses. */
+static void expect_loss(const char *flags, double nll, double error, int tokens)
 {
     json *j;
     err e = {0};
@@ -55,6 +56,7 @@ static void expect_loss(const char *flags, double nll, int tokens)
     assert_ok(json_parse(&j, buf_span(&out), "output", &e), &e);
     assert_true(fabs(json_num(json_get(j, "nll"), 0) - nll) < 1e-5);
     assert_true(fabs(json_num(json_get(j, "perplexity"), 0) / exp(nll) - 1) < 1e-5);
+    if (error > 0) assert_true(fabs(json_num(json_get(j, "perplexity_error"), 0) / (exp(nll) * error) - 1) < 1e-5);
     assert_int_equal(json_int(json_get(j, "tokens"), 0), tokens);
     assert_true(json_num(json_get(j, "seconds"), -1) >= 0);
     json_free(j);
@@ -64,8 +66,8 @@ static void expect_loss(const char *flags, double nll, int tokens)
 static void perplexity(void **unused)
 {
     (void)unused;
-    expect_loss("--ctx 60", 7.199305978251917, 58);
-    expect_loss("--ctx 60 --stride 25", 8.255446012546873, 149);
+    expect_loss("--ctx 60", 7.199305978251917, 0.429072991411983, 58);
+    expect_loss("--ctx 60 --stride 25", 8.255446012546873, 0, 149);
     assert_int_equal(call("eval perplexity --model %s --ids 1,2,3", model), 2);
     assert_non_null(strstr(buf_cstr(&out), "3 tokens, one window needs"));
     assert_int_equal(call("eval perplexity --model %s --ids 1,2,3 --ctx 2", model), 2);

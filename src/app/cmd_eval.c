@@ -143,13 +143,17 @@ static int eval_perplexity(engine *g, const eval_flags *f, const engine_options 
     if (rc) return rc;
     log_progress_end(); /* the last window need not end with the text */
     if (!as_json) {
+        const bool exact = m->act && !strcmp(m->act, "f32");
         printf("perplexity %.4f over %lld tokens (mean negative log-likelihood %.6f), windows of %lld, %.1f s\n",
                exp(r.nll), (long long)r.tokens, r.nll, (long long)w.window, now() - start);
+        printf("± %.4f, the standard error; inputs of quantized matrices are %s\n", exp(r.nll) * r.error,
+               exact ? "floats" : "rounded to 8 bits (--act f32 keeps them)");
         return 0;
     }
     json *j = json_new_object();
     json_add_num(j, "perplexity", exp(r.nll));
     json_add_num(j, "nll", r.nll);
+    json_add_num(j, "perplexity_error", exp(r.nll) * r.error);
     json_add_int(j, "tokens", r.tokens);
     json_add_num(j, "seconds", now() - start);
     rc = app_print_json(j, e);

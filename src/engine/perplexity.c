@@ -11,7 +11,7 @@ typedef struct scorer {
     const int32_t *ids; /* of the window */
     int64_t n, first;   /* rows first … n-2 are scored: row i predicts token i + 1 */
     int32_t n_vocab;
-    double sum;
+    double sum, squares;
     int64_t tokens;
 } scorer;
 
@@ -32,7 +32,9 @@ static int score_rows(void *ctx, const float *rows, int64_t first, int64_t n, er
     for (int64_t i = 0; i < n; i++) {
         int64_t at = first + i;
         if (at < s->first || at >= s->n - 1) continue;
-        s->sum += loss(rows + i * s->n_vocab, s->n_vocab, s->ids[at + 1]);
+        const double one = loss(rows + i * s->n_vocab, s->n_vocab, s->ids[at + 1]);
+        s->sum += one;
+        s->squares += one * one;
         s->tokens++;
     }
     return 0;
@@ -53,6 +55,9 @@ int perplexity_measure(engine *g, const int32_t *ids, size_t n, const windows *w
     int rc = windows_each(g, ids, n, w, score_window, &s, e);
     if (!rc && s.tokens == 0)
         return err_set(e, ERR_USAGE, "no token is scored: windows of %d have no second half (--ctx)", (int)w->window);
-    if (!rc) *out = (perplexity_result){.nll = s.sum / (double)s.tokens, .tokens = s.tokens};
-    return rc;
+    if (rc) return rc;
+    const double n_scored = (double)s.tokens, mean = s.sum / n_scored, spread = s.squares / n_scored - mean * mean;
+    *out = (perplexity_result){
+        .nll = mean, .error = s.tokens > 1 && spread > 0 ? sqrt(spread / (n_scored - 1)) : 0, .tokens = s.tokens};
+    return OK;
 }

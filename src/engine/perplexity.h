@@ -3,7 +3,8 @@
 #include "engine/windows.h"
 
 typedef struct perplexity_result {
-    double nll; /* mean over tokens, natural logarithm */
+    double nll;   /* mean over tokens, natural logarithm */
+    double error; /* standard error of that mean, as if tokens were drawn one by one */
     int64_t tokens;
 } perplexity_result;
 
