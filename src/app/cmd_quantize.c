@@ -257,12 +257,38 @@ static int write_checked(const model *m, const quantize_options *o, known_import
     return checked_file_end(name, o->own.out, rc, e);
 }
 
+/* What the weights lost when they were quantized first is lost. */
+static void warn_quantized(const ckpt *c)
+{
+    for (uint32_t i = 0; i < ckpt_count(c); i++) {
+        const dtype type = ckpt_at(c, i)->type;
+        if (dtype_info[type].weights < 2) continue;
+        log_line(LOG_WARN, "%s holds weights in %s already: those of the float model give a better file of this size",
+                 ckpt_path(c), dtype_info[type].name);
+        return;
+    }
+}
+
+/* The size of the file, and the bits that a number of the model has in it, its scales included. */
+static void print_size(const char *path, const program *p)
+{
+    struct stat st;
+    double numbers = 0, bytes = 0;
+    if (stat(path, &st) != 0) return;
+    for (uint32_t i = 0; i < p->n_weight; i++) {
+        const weight *w = &p->weights[i];
+        numbers += (double)w->rows * (double)w->cols;
+        bytes += (double)w->rows * (double)dtype_row_bytes(weight_held_type(w), (uint64_t)w->cols);
+    }
+    printf("%s %lld bytes, %.2f bits a weight\n", path, (long long)st.st_size, 8 * bytes / numbers);
+    if (8 * bytes < 3 * numbers) log_line(LOG_WARN, "below 3 bits texts change: eval divergence measures by how much");
+}
+
 static int run_quantize(const invocation *v, err *e)
 {
     const quantize_options *o = v->options;
     weight_policy policy = {0};
     model *m;
-    struct stat st;
     if (!o->own.out) return err_set(e, ERR_USAGE, "where to? -o OUT.safetensors, or -o OUT.gguf");
     if (!str_ends(o->own.out, ".safetensors") && !is_gguf(&o->own))
         return err_set(e, ERR_USAGE, "-o %s: a file that ends in .safetensors or .gguf", o->own.out);
@@ -271,17 +297,18 @@ static int run_quantize(const invocation *v, err *e)
         .spec_path = o->model.spec, .model_path = o->model.model, .policy = &policy, .act = "f32"};
     if (!rc) rc = model_open(&m, &mo, e);
     if (rc) return policy_free(&policy), rc;
+    warn_quantized(m->weights);
     rc = policy_check_used(&policy, e);
     known_importance known = {0};
     if (!rc && o->own.importance) rc = importance_open(&known.file, o->own.importance, e);
     if (!rc && known.file) rc = gguf_names_open(&known.names, m, e);
     if (!rc) rc = write_checked(m, o, &known, e);
     if (!rc) say_missed(&known, o->own.importance);
+    if (!rc) print_size(o->own.out, m->prog);
     gguf_names_close(known.names);
     importance_close(known.file);
     model_close(m);
     policy_free(&policy);
-    if (!rc && stat(o->own.out, &st) == 0) printf("%s %lld bytes\n", o->own.out, (long long)st.st_size);
     return rc;
 }
 
