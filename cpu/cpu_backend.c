@@ -71,6 +71,13 @@ static bool cpu_device(int i, device_info *out)
     return true;
 }
 
+static int end_weights(dev *d, err *e)
+{
+    int rc = cpu_weights_end(d, e);
+    if (!rc) cpu_fetch_choose(d);
+    return rc;
+}
+
 static bool cpu_takes_int8(dtype type) { return panel_format_of(type) != NULL; }
 
 /* Devices that work at the same time divide the threads of the process. */
@@ -535,7 +542,7 @@ const backend cpu_backend = {
     .open = cpu_open,
     .close = cpu_close,
     .weight_put = cpu_weight_put,
-    .weights_end = cpu_weights_end,
+    .weights_end = end_weights,
     .budget = cpu_budget,
     .cache_open = cpu_cache_open,
     .compile = cpu_compile,

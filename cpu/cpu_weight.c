@@ -69,7 +69,6 @@ int cpu_weights_end(dev *d, err *e)
     mem_free(d->fills);
     d->fills = NULL;
     d->n_fill = d->cap_fill = 0;
-    if (!rc) cpu_fetch_choose(d);
     return rc;
 }
 
