@@ -68,7 +68,7 @@ TESTED = set("""ckpt_entry_mapped coll_advance engine_of_model import_service_te
 mem_fail_at plan_segment plan_segments rope_serial sha256_best stream_waiting tables_get
 tokenizer_is_special weight_column_grain""".split())
 # Of src/net, what only tests use yet.
-TESTED |= set("""door_refused frame_record peer_drop peer_hello peer_rtt
+TESTED |= set("""frame_record peer_drop peer_hello peer_rtt
 step_writer_forget supply_bytes""".split())
 WIDE = re.compile("^tests/vectors/|^tools/families.py$")  # data; the text of a page
 SYSTEM = set("""aio arpa assert atomic cpuid complex ctype dirent dlfcn errno execinfo fcntl features fenv float

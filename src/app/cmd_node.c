@@ -1,5 +1,6 @@
 /* cmd_node.c - `inferflow node`: lends this machine's devices to commands elsewhere (src/net). */
 #include "app/app.h"
+#include "app/node_http.h"
 #include "app/output_check.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -16,7 +17,7 @@
 #include <time.h>
 
 typedef struct node_flags {
-    const char *listen, *key_file, *new_key, *model, *cache, *devices, *as;
+    const char *listen, *key_file, *new_key, *model, *cache, *devices, *as, *metrics, *api_key_file, *allow_host;
     int64_t memory, cache_bytes, threads, drain;
     double peer_timeout;
     bool json, verify;
@@ -55,6 +56,14 @@ static const param rows[] = {
                      "holds"),
     PARAM_ROW(node_flags, drain, PARAM_INT, .keeps_bits = true, .otherwise = "30", .max = 3600,
               .doc = "seconds that SIGTERM leaves to steps under way; a second one ends the node at once"),
+    PARAM_ROW(node_flags, metrics, PARAM_TEXT, .keeps_bits = true, .words = "H:P",
+              .doc = "answers GET /metrics (for Prometheus) and /health over HTTP at this address; port 0 picks one, "
+                     "which is printed"),
+    PARAM_ROW(node_flags, api_key_file, PARAM_TEXT, .keeps_bits = true, .words = "FILE", .path = PATH_FILE,
+              .doc = "who asks for /metrics has to show one of these keys, one per line, as `serve` has it"),
+    PARAM_ROW(node_flags, allow_host, PARAM_TEXT, .keeps_bits = true, .words = "NAME,...",
+              .doc = "names in the Host of requests, besides localhost, that --metrics on a loopback address without "
+                     "keys answers"),
     PARAM_ROW(node_flags, json, PARAM_BOOL, .keeps_bits = true,
               .doc = "the line that says where it listens as a JSON object"),
 };
@@ -71,15 +80,18 @@ static void on_signal(int unused)
     stops++;
 }
 
-static int say_ready(const node *n, const char *as, bool as_json, err *e)
+/* web: of --metrics; NULL: none. */
+static int say_ready(const node *n, const char *as, const address *web, bool as_json, err *e)
 {
-    char at[TCP_NAME_MAX], id[17];
+    char at[TCP_NAME_MAX], web_at[TCP_NAME_MAX], id[17];
     const hello *says = node_says(n);
     int rc = OK;
     address_print(node_address(n), at);
+    if (web) address_print(web, web_at);
     snprintf(id, sizeof id, "%016" PRIx64, says->node);
     if (!as_json) {
         printf("listening on %s, node %s%s%s\n", at, id, as ? ", as " : "", as ? as : "");
+        if (web) printf("metrics at http://%s/metrics\n", web_at);
     } else {
         json *out = json_new_object();
         json_add_str(out, "listening", at);
@@ -88,6 +100,7 @@ static int say_ready(const node *n, const char *as, bool as_json, err *e)
         for (uint32_t i = 0; i < says->n_device; i++) json_add_str(list, NULL, says->device[i].name);
         json_add_int(out, "arithmetic", ARITHMETIC);
         if (as) json_add_str(out, "as", as);
+        if (web) json_add_str(out, "metrics", web_at);
         rc = app_print_json(out, e);
         json_free(out);
     }
@@ -140,23 +153,31 @@ static int run_node(const invocation *v, err *e)
                        .timeout = o->peer_timeout,
                        .as = o->as};
     node *n;
+    node_http *web = NULL;
+    address web_at;
     if (o->new_key) return key_file_write(o->new_key, e);
     if (!o->key_file) return err_set(e, ERR_USAGE, "--key-file is missing (--new-key FILE makes a key)");
     int rc = address_parse(&no.at, o->listen, true, e);
+    if (!rc && o->metrics && address_parse(&web_at, o->metrics, true, e)) rc = err_wrap(e, "--metrics");
     if (rc) return rc;
     char *text = mem_str(o->model ? o->model : "");
     if (!text) return err_set(e, ERR_MEMORY, "out of memory");
     no.n_model = split_paths(text, models);
     struct sigaction act = {.sa_handler = on_signal};
     signal(SIGPIPE, SIG_IGN);
-    rc = node_open(&n, &no, e); /* which --verify makes long: a signal ends it */
+    if (o->metrics) rc = node_http_open(&web, &web_at, o->api_key_file, o->allow_host, e);
+    if (!rc) rc = node_open(&n, &no, e); /* which --verify makes long: a signal ends it */
     sigaction(SIGTERM, &act, NULL);
     sigaction(SIGINT, &act, NULL);
     if (!rc) {
-        rc = say_ready(n, o->as, o->json, e);
+        if (web) node_http_tell(web, n);
+        rc = say_ready(n, o->as, web ? &web_at : NULL, o->json, e);
         if (!rc) lend(n, o->drain);
+        node_http_close(web);
+        web = NULL;
         node_close(n);
     }
+    node_http_close(web);
     mem_free(text);
     return rc;
 }

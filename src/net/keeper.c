@@ -208,6 +208,7 @@ int keeper_begin(keeper *k, const keeper_use *use, err *e)
 }
 
 int64_t keeper_since(const keeper *k) { return k->since; }
+uint64_t keeper_changed(const keeper *k) { return atomic_load(&k->n_bad); }
 
 void keeper_close(keeper *k)
 {

@@ -23,4 +23,5 @@ int keeper_begin(keeper *k, const keeper_use *use, err *e); /* starts its thread
 int64_t keeper_since(const keeper *k);                      /* contents_clock: from when on digests are believed */
 /* ERR_UNAVAILABLE: a file of this checkpoint has changed on the disk. From any thread. */
 int keeper_check(keeper *k, const ckpt *c, err *e);
-void keeper_close(keeper *k); /* NULL ok */
+uint64_t keeper_changed(const keeper *k); /* files of copies that have changed so far */
+void keeper_close(keeper *k);             /* NULL ok */

@@ -116,6 +116,22 @@ bool lease_works(lease *l)
     return works;
 }
 
+uint64_t lease_steps(lease *l)
+{
+    pthread_mutex_lock(&l->lock);
+    const uint64_t n = l->over ? 0 : l->sent - l->done;
+    pthread_mutex_unlock(&l->lock);
+    return n;
+}
+
+void lease_count(lease *l, peer_bytes *to)
+{
+    pthread_mutex_lock(&l->lock);
+    const ways *w = l->w;
+    pthread_mutex_unlock(&l->lock);
+    if (w) ways_count_dialled(w, to);
+}
+
 /* ---- what takes long */
 
 /* The model with the leader's spec, of a checkpoint that is open or of a path. ERR_NOT_FOUND: it is another one. */
@@ -426,6 +442,7 @@ static void *collect_steps(void *arg)
         const double before = busy;
         busy = plan_busy(l->l, l->ask.rank);
         lease_seconds_write(&more, busy - before);
+        tally_step(l->host->done, busy - before);
         lease_faults_write(&more, plan_faults(l->l), (int32_t)plan_sequences(l->l));
         const err torn = e;
         if (answer_send(l->control, MSG_DONE, number, rc, e.msg, buf_span(&more), &e)) lease_end(l, &e);
@@ -475,6 +492,7 @@ static int test(lease *l, span payload, buf *out, err *e)
     loan_return(l->host->memory, &l->loan);
     if (!rc && !trial_score_write(out, &s)) rc = err_set(e, ERR_MEMORY, "out of memory");
     l->opened = !rc;
+    atomic_fetch_add(&l->host->done->trials, !rc);
     return rc;
 }
 
@@ -492,6 +510,7 @@ static void carry_out(lease *l, uint16_t kind, span payload)
                                   : get_ready(l, payload, &e);
     if (!rc && kind == MSG_LEASE && peer_hello(l->control)->protocol_max >= PROTOCOL_LISTS)
         lease_hashed_write(&more, l->hashed_at);
+    if (rc && rc != ERR_CANCELLED) atomic_fetch_add(&l->host->done->refused, kind == MSG_LEASE || kind == MSG_READY);
     if (rc) log_line(LOG_WARN, "%s: %s", peer_name(l->control), e.msg);
     else if (kind == MSG_READY)
         log_line(LOG_INFO, "%s: rank %d of %d is ready", peer_name(l->control), l->ask.rank, l->ask.ranks);

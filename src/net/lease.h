@@ -6,6 +6,7 @@
 #include "net/lists.h"
 #include "net/loan.h"
 #include "net/peer.h"
+#include "net/tally.h"
 #include "net/ways.h"
 #include "plan/pace.h"
 
@@ -23,6 +24,7 @@ typedef struct lease_host {
     loans *memory; /* of the node */
     keeper *copies;
     lists *told; /* of what leaders have */
+    tally *done; /* by all leases */
     pace as;     /* node --as */
 } lease_host;
 
@@ -42,6 +44,9 @@ int lease_way_take(lease *l, int from, const frame_head *h, const uint8_t *paylo
 void lease_progress(lease *l, progress *out);
 bool lease_measures(const lease *l); /* it is one of a trial */
 bool lease_works(lease *l);          /* something was asked that is not answered, a step too */
+uint64_t lease_steps(lease *l);      /* under way, or waiting for their turn */
+/* Adds the bytes of connections to other ranks that were dialled here, as peer_count. */
+void lease_count(lease *l, peer_bytes *to);
 /* Ends it where it reads this file, which has changed on the disk, or may begin to. From any thread. */
 void lease_lose_file(lease *l, const file_id *id, const err *why);
 /* Ends it where what it reads of the cache was found changed, by whoever shares the folder. From any thread. */

@@ -31,6 +31,14 @@ uint64_t loan_left(loans *of)
     return left;
 }
 
+uint64_t loan_taken(loans *of)
+{
+    pthread_mutex_lock(&of->lock);
+    const uint64_t taken = of->taken;
+    pthread_mutex_unlock(&of->lock);
+    return taken;
+}
+
 void loan_return(loans *of, uint64_t *held)
 {
     pthread_mutex_lock(&of->lock);

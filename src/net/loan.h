@@ -17,6 +17,7 @@ typedef struct loans {
  * others have what it lacks: *held is as before. */
 int loan_take(loans *of, uint64_t *held, uint64_t needs, err *e);
 uint64_t loan_left(loans *of); /* UINT64_MAX: without bound */
+uint64_t loan_taken(loans *of);
 void loan_return(loans *of, uint64_t *held);
 /* That error: `lends` bytes for a part that needs more. */
 int loan_refuse(const loans *of, uint64_t lends, uint64_t needs, err *e);

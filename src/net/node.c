@@ -2,6 +2,7 @@
  * or as another rank of a plan of which a rank is here. */
 #include "net/node.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -10,6 +11,7 @@
 #include "net/msg.h"
 #include "net/on_measure.h"
 #include "net/question.h"
+#include "net/store.h"
 #include "plan/devices.h"
 
 #include <sys/stat.h>
@@ -19,6 +21,7 @@
 #include <string.h>
 
 enum { GUESTS_MAX = 1024 };
+#define LOOK_EVERY 0.25
 
 typedef struct guest {
     struct guest *next;
@@ -26,8 +29,10 @@ typedef struct guest {
     peer *p;
     lease *l; /* NULL: nothing was said yet */
     measuring *measures;
-    int from;          /* rank there; -1: the leader */
-    bool gone, closes; /* its connections were lost; are being closed */
+    int from;             /* rank there; -1: the leader */
+    bool gone, closes;    /* its connections were lost; are being closed */
+    progress_watch watch; /* of a lease with something to do */
+    double rest;          /* seconds for which that has not moved */
     uint8_t *room;
 } guest;
 
@@ -36,6 +41,9 @@ struct node {
     peer_self self;
     lease_host host;
     loans memory;
+    tally done;
+    peer_bytes before; /* by connections that were closed */
+    double looked;     /* clock_now of the last look_at_leases */
     keeper *copies;
     lists told;
     address at;
@@ -114,6 +122,10 @@ static int guest_take(void *ctx, peer *p, const frame_head *h, const uint8_t *pa
     mem_free(g->room);
     g->room = NULL;
     if (rc) log_line(LOG_WARN, "refused %s: %s", peer_name(g->p), e->msg);
+    if (h->kind == MSG_LEASE) {
+        atomic_fetch_add(&g->of->done.leases, 1);
+        atomic_fetch_add(&g->of->done.refused, rc != OK);
+    }
     return rc;
 }
 
@@ -169,6 +181,13 @@ static void node_enter(void *ctx, peer *p)
 
 /* ---- guests that are gone */
 
+/* Those of the connections that its leases dialled come with the leader's. Under the lock. */
+static void count_bytes(const guest *g, peer_bytes *to)
+{
+    peer_count(g->p, to);
+    if (g->l && g->from < 0) lease_count(g->l, to);
+}
+
 /* Takes those of one lease that is over out of the list, or one who has none and is gone: its ways first, its leader
  * last, linked by `next`. NULL: there is nobody. */
 static guest *take_gone(node *n, bool all)
@@ -191,6 +210,7 @@ static guest *take_gone(node *n, bool all)
             *end = g;
             end = &g->next;
             n->n_guest--;
+            count_bytes(g, &n->before);
         }
     pthread_mutex_unlock(&n->lock);
     return out;
@@ -239,8 +259,25 @@ static void close_beside(node *n, guest *all)
     pthread_attr_destroy(&alone);
 }
 
+/* Whether leases with something to do get on with it; those that wait for rows of others do what they can. */
+static void look_at_leases(node *n)
+{
+    pthread_mutex_lock(&n->lock);
+    const bool due = clock_now() - n->looked >= LOOK_EVERY;
+    if (due) n->looked = clock_now();
+    for (guest *g = n->guests; g && due; g = g->next) {
+        progress p = {.busy = false};
+        if (g->l && g->from < 0 && !lease_measures(g->l)) lease_progress(g->l, &p);
+        if (!p.busy || p.waits >= 0) progress_begin(&g->watch);
+        progress_hear(&g->watch, &p);
+        g->rest = progress_rest(&g->watch);
+    }
+    pthread_mutex_unlock(&n->lock);
+}
+
 void node_tidy(node *n)
 {
+    look_at_leases(n);
     for (guest *g; (g = take_gone(n, false));) close_beside(n, g);
 }
 
@@ -260,6 +297,42 @@ bool node_works(node *n)
     for (const guest *g = n->guests; g && !works; g = g->next) works = g->l && g->from < 0 && lease_works(g->l);
     pthread_mutex_unlock(&n->lock);
     return works;
+}
+
+/* Bytes of the device that has most, within what the node lends. */
+static uint64_t memory_left(node *n)
+{
+    uint64_t left = 0;
+    const uint64_t lends = loan_left(&n->memory);
+    for (const backend_use *b = n->o.backends; b->be; b++) {
+        device_info info;
+        if (b->be->probe(0, &info) && !info.why && info.free_bytes > left) left = info.free_bytes;
+    }
+    return left < lends ? left : lends;
+}
+
+void node_look(node *n, node_report *out)
+{
+    pthread_mutex_lock(&n->lock);
+    *out = (node_report){.connections = n->n_guest, .bytes = n->before, .drains = n->drains};
+    for (const guest *g = n->guests; g; g = g->next) {
+        const bool leads = g->l && g->from < 0;
+        count_bytes(g, &out->bytes);
+        out->leases += leads && !lease_measures(g->l);
+        out->stalled += leads && g->rest > PROGRESS_BUSY;
+        if (leads) out->steps_under_way += lease_steps(g->l);
+    }
+    pthread_mutex_unlock(&n->lock);
+    out->leases_so_far = atomic_load(&n->done.leases);
+    out->leases_refused = atomic_load(&n->done.refused);
+    out->steps = atomic_load(&n->done.steps);
+    out->trials = atomic_load(&n->done.trials);
+    out->compute_seconds = (double)atomic_load(&n->done.nanoseconds) * 1e-9;
+    out->memory_lent = loan_taken(&n->memory);
+    out->memory_left = memory_left(n);
+    out->cache_bytes = n->o.cache ? store_folder_bytes(n->o.cache) : 0;
+    out->refused = door_refused(n->d);
+    out->copies_changed = keeper_changed(n->copies);
 }
 
 /* What can be sent without waiting: who does not hear it sees the node go. */
@@ -340,7 +413,8 @@ int node_open(node **out, const node_options *o, err *e)
                            .cache_bytes = o->cache_bytes,
                            .self = &n->self,
                            .memory = &n->memory,
-                           .told = &n->told};
+                           .told = &n->told,
+                           .done = &n->done};
     lists_open(&n->told, o->cache);
     n->memory.most = o->memory;
     int rc = o->as ? pace_parse(&n->host.as, o->as, e) : OK;

@@ -2,6 +2,7 @@
 #pragma once
 #include "core/backend.h"
 #include "net/hello.h"
+#include "net/peer.h"
 #include "net/tcp.h"
 
 #include <stdint.h>
@@ -29,6 +30,21 @@ const address *node_address(const node *n);
 const hello *node_says(const node *n); /* of itself: its number, what it lends */
 int node_leases(node *n);              /* that have not ended */
 bool node_works(node *n);              /* a step is under way, or a leader waits for an answer */
+/* What it does and has done. From any thread. */
+typedef struct node_report {
+    int leases, connections; /* of plans; of processes that are in */
+    int stalled;             /* leases with something to do here that have not moved for PROGRESS_BUSY seconds */
+    uint64_t steps_under_way;
+    uint64_t leases_so_far, leases_refused, steps, trials;
+    double compute_seconds; /* of steps */
+    peer_bytes bytes;
+    uint64_t memory_lent, memory_left; /* to leases; what another one could have */
+    uint64_t cache_bytes;              /* on its disk */
+    uint64_t refused;                  /* connections, at the door */
+    uint64_t copies_changed;           /* files that a disk changed */
+    bool drains;
+} node_report;
+void node_look(node *n, node_report *out);
 /* Ends what leases have ended, on threads of their own: to be called again and again, by one thread. */
 void node_tidy(node *n);
 /* No new leases from now on; leaders are told, so that they take spares between two steps. */

@@ -321,9 +321,9 @@ static bool give_up(const store *s, const kept_file *x)
 
 /* What the files of the folder take, and the one that was used least recently but those before `after`; false: there
  * is none. Files of an older form, which nobody reads any more, are removed. */
-static bool oldest_file(const store *s, const kept_file *after, kept_file *to, uint64_t *bytes)
+static bool oldest_file(const char *dir, const kept_file *after, kept_file *to, uint64_t *bytes)
 {
-    DIR *d = opendir(s->dir);
+    DIR *d = opendir(dir);
     bool any = false;
     *bytes = 0;
     for (const struct dirent *f; d && (f = readdir(d));) {
@@ -346,6 +346,14 @@ static bool oldest_file(const store *s, const kept_file *after, kept_file *to, u
     return any;
 }
 
+uint64_t store_folder_bytes(const char *dir)
+{
+    kept_file oldest;
+    uint64_t bytes;
+    oldest_file(dir, NULL, &oldest, &bytes);
+    return bytes;
+}
+
 int store_make_room(store *s, uint64_t bytes, err *e)
 {
     kept_file oldest, before;
@@ -353,12 +361,13 @@ int store_make_room(store *s, uint64_t bytes, err *e)
     uint64_t held, most = s->most;
     if (!s->dir || !bytes) return OK;
     if (!most && fstatvfs(s->data, &disk) == 0) most = disk.f_blocks / 2 * disk.f_frsize;
-    for (bool any = oldest_file(s, NULL, &oldest, &held); bytes > most || held > most - bytes;) {
+    for (bool any = oldest_file(s->dir, NULL, &oldest, &held); bytes > most || held > most - bytes;) {
         if (!any)
             return err_set(e, ERR_LIMIT, "%s holds %.1f MiB in use, %.1f more would be over %.1f: --cache-bytes N",
                            s->dir, (double)held / 0x1p20, (double)bytes / 0x1p20, (double)most / 0x1p20);
         before = oldest;
-        any = give_up(s, &oldest) ? oldest_file(s, NULL, &oldest, &held) : oldest_file(s, &before, &oldest, &held);
+        any = give_up(s, &oldest) ? oldest_file(s->dir, NULL, &oldest, &held)
+                                  : oldest_file(s->dir, &before, &oldest, &held);
     }
     return OK;
 }

@@ -26,6 +26,7 @@ int store_missing(store *s, const ckpt *c, byte_runs *runs, err *e);
 int store_put(store *s, const piece_ask *a, const uint8_t *bytes, err *e);
 /* Gives up files of others that nobody has open until so many more bytes fit. ERR_LIMIT: they cannot. */
 int store_make_room(store *s, uint64_t bytes, err *e);
+uint64_t store_folder_bytes(const char *dir); /* that the files of a folder take of its disk */
 /* Where the leader proves nothing: ERR_FORMAT names a whole tensor of a merged list that does not hold what the
  * catalogue says. */
 int store_check(const store *s, const ckpt *c, const byte_runs *runs, err *e);

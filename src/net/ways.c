@@ -136,6 +136,15 @@ void ways_count(const ways *w, int b, peer_bytes *to)
         if (w->all[i].b == b && w->all[i].p) peer_count(w->all[i].p, to);
 }
 
+void ways_count_dialled(const ways *w, peer_bytes *to)
+{
+    pthread_mutex_t *lock = (pthread_mutex_t *)&w->asks.lock;
+    pthread_mutex_lock(lock);
+    for (int i = 0; i < w->n_way; i++)
+        if (w->all[i].dialled && w->all[i].joined) peer_count(w->all[i].p, to);
+    pthread_mutex_unlock(lock);
+}
+
 /* ---- messages */
 
 int ways_admit(ways *w, int a, int b, const frame_head *h, uint8_t **room, err *e)

@@ -50,6 +50,7 @@ link_end *ways_end(const ways *w, int a, int lane); /* of a rank here */
 uint64_t ways_sent(const ways *w, int a);
 /* Adds what those of the ranks here with rank b have carried, as peer_count. */
 void ways_count(const ways *w, int b, peer_bytes *to);
+void ways_count_dialled(const ways *w, peer_bytes *to); /* of those that this process dialled */
 
 /* Messages of an accepted connection, as peer_use has them. */
 int ways_admit(ways *w, int a, int b, const frame_head *h, uint8_t **room, err *e);

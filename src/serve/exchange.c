@@ -19,10 +19,10 @@ const route *const route_all[] = {ROUTE_LIST(X)};
 #undef X
 const int route_count = sizeof route_all / sizeof *route_all;
 
-static int route_index(const route *r)
+static int route_index(const server *s, const route *r)
 {
-    for (int i = 0; i < route_count; i++)
-        if (route_all[i] == r) return i;
+    for (int i = 0; i < s->n_route; i++)
+        if (s->routes[i] == r) return i;
     return -1;
 }
 
@@ -271,14 +271,14 @@ static bool is_path_of(const route *r, const char *path, const char **tail)
 }
 
 /* NULL: none; *other is the method of a route with this path, or NULL. */
-static const route *find_route(exchange *x, const char **other)
+static const route *find_route(const server *s, exchange *x, const char **other)
 {
     const char *method = strcmp(x->method, "HEAD") == 0 ? "GET" : x->method;
     *other = NULL;
-    for (int i = 0; i < route_count; i++) {
-        if (!is_path_of(route_all[i], x->path, &x->tail)) continue;
-        if (strcmp(route_all[i]->method, method) == 0) return route_all[i];
-        *other = route_all[i]->method;
+    for (int i = 0; i < s->n_route; i++) {
+        if (!is_path_of(s->routes[i], x->path, &x->tail)) continue;
+        if (strcmp(s->routes[i]->method, method) == 0) return s->routes[i];
+        *other = s->routes[i]->method;
     }
     return NULL;
 }
@@ -311,11 +311,12 @@ bool exchange_admit(server *s, exchange *x)
         return false;
     }
     host = split_target(x, of_target);
-    x->endpoint = find_route(x, &other);
+    x->endpoint = find_route(s, x, &other);
     x->lenient = s->o->lenient;
     bool is_options = strcmp(x->method, "OPTIONS") == 0,
-         is_get = !strcmp(x->method, "GET") || !strcmp(x->method, "HEAD");
-    if (x->endpoint != &route_health && is_foreign_host(s, host)) {
+         is_get = !strcmp(x->method, "GET") || !strcmp(x->method, "HEAD"),
+         is_health = x->endpoint && x->endpoint->is_probe && x->endpoint->open_to_all;
+    if (!is_health && is_foreign_host(s, host)) {
         reply_error(x, 403, NULL, "host_not_allowed",
                     "Host \"%.100s\" is refused (protection against DNS rebinding): --allow-host %.*s", host,
                     (int)(strcspn(host, ":") < 100 ? strcspn(host, ":") : 100), host);
@@ -327,8 +328,8 @@ bool exchange_admit(server *s, exchange *x)
         exchange_add_header(x, "Vary", "Origin");
     }
     if (x->origin && !cors && !is_get) {
-        reply_error(x, 403, NULL, "origin_not_allowed", "pages from %.100s may not use this server (see --cors-origin)",
-                    x->origin);
+        reply_error(x, 403, NULL, "origin_not_allowed", "pages from %.100s may not use this server%s", x->origin,
+                    s->routes == route_all ? " (see --cors-origin)" : "");
         return false;
     }
     if (atomic_load(&s->draining)) {
@@ -420,7 +421,7 @@ static void observe_work(server *s, const exchange *x, double seconds)
 void exchange_finish(server *s, exchange *x, int status)
 {
     double seconds = clock_now() - x->began;
-    metrics_request(s->counts, x->endpoint ? route_index(x->endpoint) : -1, status);
+    metrics_request(s->counts, x->endpoint ? route_index(s, x->endpoint) : -1, status);
     if (x->later) observe_work(s, x, seconds);
     log_request(x, status, seconds);
     buf_free(&x->out);

@@ -449,7 +449,8 @@ static int bind_socket(http *h, err *e)
     snprintf(port, sizeof port, "%d", (int)o->port);
     struct addrinfo hint = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV}, *list;
     int rc = getaddrinfo(o->host, port, &hint, &list);
-    if (rc) return err_set(e, ERR_USAGE, "--host %s: %s", o->host, gai_strerror(rc));
+    if (rc)
+        return err_set(e, ERR_USAGE, "%s: %s; choose another with %s", o->host, gai_strerror(rc), h->srv->addressed);
     int fd = -1, why = 0;
     for (struct addrinfo *a = list; a && fd < 0; a = a->ai_next) {
         fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -464,8 +465,8 @@ static int bind_socket(http *h, err *e)
     }
     freeaddrinfo(list);
     if (fd < 0)
-        return err_set(e, ERR_IO, "cannot listen on %s:%s: %s; choose another with --host and --port", o->host, port,
-                       strerror(why));
+        return err_set(e, ERR_IO, "cannot listen on %s:%s: %s; choose another with %s", o->host, port, strerror(why),
+                       h->srv->addressed);
     struct sockaddr_storage got;
     socklen_t n = sizeof got;
     getsockname(fd, (struct sockaddr *)&got, &n);

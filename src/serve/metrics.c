@@ -3,7 +3,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/version.h"
+#include "serve/prometheus.h"
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -92,58 +92,38 @@ void metrics_request(metrics *m, int endpoint, int status)
     atomic_fetch_add_explicit(&m->requests[row * (STATUSES + 1) + i], 1, memory_order_relaxed);
 }
 
-/* Where a metric is printed: under which prefix, with which label besides. */
-typedef struct scope {
-    buf *out;
-    const char *prefix;
-    const char *label; /* "model_name=\"…\"", or empty */
-} scope;
-
-static void print_head(const scope *to, const char *name, const char *type, const char *help)
-{
-    buf_printf(to->out, "# HELP %s%s %s\n# TYPE %s%s %s\n", to->prefix, name, help, to->prefix, name, type);
-}
-
-/* label: "le=\"1\"", or empty. */
-static void print_value(const scope *to, const char *name, const char *label, double value)
-{
-    const bool own = *to->label, more = *label;
-    buf_printf(to->out, "%s%s%s%s%s%s%s %.17g\n", to->prefix, name, own || more ? "{" : "", label,
-               own && more ? "," : "", to->label, own || more ? "}" : "", value);
-}
-
-static void print_histogram(const scope *to, histogram *h, const double *at, const char *name, const char *help)
+static void print_histogram(const prom *to, histogram *h, const double *at, const char *name, const char *help)
 {
     char line[100], label[40];
     uint64_t sum = 0;
-    print_head(to, name, "histogram", help);
+    prom_head(to, name, "histogram", help);
     snprintf(line, sizeof line, "%s_bucket", name);
     for (int i = 0; i <= BOUNDS; i++) {
         sum += atomic_load_explicit(&h->bucket[i], memory_order_relaxed);
         if (i < BOUNDS) snprintf(label, sizeof label, "le=\"%.9g\"", at[i]);
         else snprintf(label, sizeof label, "le=\"+Inf\"");
-        print_value(to, line, label, (double)sum);
+        prom_value(to, line, label, (double)sum);
     }
     snprintf(line, sizeof line, "%s_sum", name);
-    print_value(to, line, "", (double)h->billionths * 1e-9);
+    prom_value(to, line, "", (double)h->billionths * 1e-9);
     snprintf(line, sizeof line, "%s_count", name);
-    print_value(to, line, "", (double)sum);
+    prom_value(to, line, "", (double)sum);
 }
 
 /* Choices that ended, by why: vLLM's names of reasons. */
-static void print_finished(metrics *m, const scope *to, const char *name, const char *key, const char *help)
+static void print_finished(metrics *m, const prom *to, const char *name, const char *key, const char *help)
 {
-    print_head(to, name, "counter", help);
+    prom_head(to, name, "counter", help);
     for (int i = FINISH_STOP; i <= FINISH_ERROR; i++) {
         char label[60];
         snprintf(label, sizeof label, "%s=\"%s\"", key, metrics_finish_name((finish_reason)i));
-        print_value(to, name, label, (double)atomic_load_explicit(&m->finished[i], memory_order_relaxed));
+        prom_value(to, name, label, (double)atomic_load_explicit(&m->finished[i], memory_order_relaxed));
     }
 }
 
-static void print_requests(metrics *m, const scope *to)
+static void print_requests(metrics *m, const prom *to)
 {
-    print_head(to, "requests_total", "counter", "Requests answered, by endpoint and status");
+    prom_head(to, "requests_total", "counter", "Requests answered, by endpoint and status");
     for (int r = 0; r <= m->n_endpoints; r++)
         for (int i = 0; i <= STATUSES; i++) {
             uint64_t n = atomic_load_explicit(&m->requests[r * (STATUSES + 1) + i], memory_order_relaxed);
@@ -155,7 +135,7 @@ static void print_requests(metrics *m, const scope *to)
         }
 }
 
-static void print_traffic(const scope *to, const char *peer, const char *direction, const engine_traffic *t)
+static void print_traffic(const prom *to, const char *peer, const char *direction, const engine_traffic *t)
 {
     const struct {
         const char *kind;
@@ -177,21 +157,21 @@ static const struct peer_row {
      "Time in which a node had a step, or waited for rows of one, and did not compute", offsetof(engine_peer, wait), 1},
 };
 
-static void print_peers(engine *g, const scope *to)
+static void print_peers(engine *g, const prom *to)
 {
     engine_peer *all = mem_array(PEERS_MAX, sizeof *all);
     const int n = all && g ? engine_peers(g, all, PEERS_MAX) : 0;
-    if (n) print_head(to, "peer_up", "gauge", "Whether a node of --devices can be used");
+    if (n) prom_head(to, "peer_up", "gauge", "Whether a node of --devices can be used");
     for (int i = 0; i < n; i++)
         buf_printf(to->out, "inferflow_peer_up{peer=\"%s\"} %d\n", all[i].name, all[i].state == ENGINE_PEER_UP);
     for (size_t k = 0; n && k < sizeof peer_rows / sizeof *peer_rows; k++) {
         const struct peer_row *r = &peer_rows[k];
-        print_head(to, r->name, r->type, r->help);
+        prom_head(to, r->name, r->type, r->help);
         for (int i = 0; i < n; i++)
             buf_printf(to->out, "inferflow_%s{peer=\"%s\"} %.9g\n", r->name, all[i].name,
                        *(const double *)((const char *)&all[i] + r->at) * r->unit);
     }
-    if (n) print_head(to, "link_bytes_total", "counter", "Bytes of messages to and from a node, by what they carry");
+    if (n) prom_head(to, "link_bytes_total", "counter", "Bytes of messages to and from a node, by what they carry");
     for (int i = 0; i < n; i++) {
         print_traffic(to, all[i].name, "sent", &all[i].sent);
         print_traffic(to, all[i].name, "received", &all[i].received);
@@ -205,7 +185,7 @@ typedef struct metric_row {
 } metric_row;
 
 /* What both vocabularies have. */
-static void print_common(metrics *m, const engine_stats *stats, const scope *to, bool vllm)
+static void print_common(metrics *m, const engine_stats *stats, const prom *to, bool vllm)
 {
     const engine_stats st = *stats;
     const metric_row rows[] = {
@@ -221,8 +201,8 @@ static void print_common(metrics *m, const engine_stats *stats, const scope *to,
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *called = vllm ? rows[i].vllm : rows[i].name;
         if (!called) continue;
-        print_head(to, called, rows[i].type, rows[i].help);
-        print_value(to, called, "", rows[i].value);
+        prom_head(to, called, rows[i].type, rows[i].help);
+        prom_value(to, called, "", rows[i].value);
     }
     for (int i = 0; i < HISTOGRAM_COUNT; i++)
         if (!vllm || name[i][2])
@@ -234,37 +214,24 @@ static void print_vllm(metrics *m, const engine_stats *st, const char *model, bu
     buf label = {0};
     buf_str(&label, "model_name=");
     json_quote(&label, span_str(model)); /* labels escape what JSON escapes */
-    const scope to = {out, "vllm:", buf_cstr(&label)};
+    const prom to = {out, "vllm:", buf_cstr(&label)};
     print_common(m, st, &to, true);
     print_finished(m, &to, "request_success_total", "finished_reason", "Choices that have ended, by reason");
     out->bad |= label.bad;
     buf_free(&label);
 }
 
-/* What runs: a gauge that is always 1. */
-static void print_build(const scope *to, const char *model)
-{
-    const char *open = strchr(inferflow_version, '('), *commit = open ? open + 1 : "";
-    buf label = {0};
-    buf_printf(&label, "version=\"" INFERFLOW_RELEASE "\",commit=\"%.*s\",model=", (int)strcspn(commit, ")"), commit);
-    json_quote(&label, span_str(model)); /* labels escape what JSON escapes */
-    print_head(to, "build_info", "gauge", "Release, commit and model");
-    print_value(to, "build_info", buf_cstr(&label), 1);
-    to->out->bad |= label.bad;
-    buf_free(&label);
-}
-
 bool metrics_print(metrics *m, engine *g, const char *model, bool vllm, buf *out)
 {
     engine_stats st = {0};
-    const scope to = {out, "inferflow_", ""};
+    const prom to = {out, "inferflow_", ""};
     if (g) engine_get_stats(g, &st);
-    print_build(&to, model);
+    prom_build(&to, "Release, commit and model", "model", model);
     print_common(m, &st, &to, false);
-    print_head(&to, "kv_pages", "gauge", "Pages of the KV cache, by what they are for");
-    print_value(&to, "kv_pages", "state=\"used\"", (double)st.pages_used);
-    print_value(&to, "kv_pages", "state=\"cached\"", (double)st.pages_kept);
-    print_value(&to, "kv_pages", "state=\"free\"", (double)st.pages_free);
+    prom_head(&to, "kv_pages", "gauge", "Pages of the KV cache, by what they are for");
+    prom_value(&to, "kv_pages", "state=\"used\"", (double)st.pages_used);
+    prom_value(&to, "kv_pages", "state=\"cached\"", (double)st.pages_kept);
+    prom_value(&to, "kv_pages", "state=\"free\"", (double)st.pages_free);
     print_finished(m, &to, "finished_total", "reason", "Choices that have ended, by reason");
     print_requests(m, &to);
     print_peers(g, &to);

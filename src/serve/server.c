@@ -87,17 +87,20 @@ static int take_alias(server *s, const char *list, err *e)
     return named ? OK : err_set(e, ERR_USAGE, "--alias: the name is empty");
 }
 
-int server_open(server *s, const serve_options *o, err *e)
+int server_open(server *s, const serve_options *o, err *e) { return server_open_with(s, o, route_all, route_count, e); }
+
+int server_open_with(server *s, const serve_options *o, const route *const *routes, int n_route, err *e)
 {
-    *s = (server){.o = o, .created = time(NULL)};
+    *s = (server){
+        .o = o, .routes = routes, .n_route = n_route, .addressed = "--host and --port", .created = time(NULL)};
     pthread_rwlock_init(&s->keys_lock, NULL);
     form_cache_open(&s->forms);
     int rc = take_alias(s, o->alias, e);
     if (!rc) rc = check_origins(o->cors_origin, e);
     if (rc) return rc;
-    s->counts = metrics_open(route_count);
+    s->counts = metrics_open(n_route);
     if (!s->counts) return err_set(e, ERR_MEMORY, "out of memory");
-    for (int i = 0; i < route_count; i++) metrics_label(s->counts, i, route_all[i]->path);
+    for (int i = 0; i < n_route; i++) metrics_label(s->counts, i, routes[i]->path);
     if (!o->api_key_file) return OK;
     file_warn_readable(o->api_key_file);
     return keys_read(&s->keys, o->api_key_file, e);

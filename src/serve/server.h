@@ -33,9 +33,15 @@ extern const size_t serve_param_count;
 
 typedef enum { SERVER_LOADING, SERVER_READY, SERVER_FAILED } server_state;
 
+typedef struct route route; /* exchange.h */
+
 typedef struct server {
     const serve_options *o;
-    key_list keys; /* empty: no key is asked for */
+    const route *const *routes; /* [n_route] that it answers */
+    int n_route;
+    void *ctx;             /* of routes that are not of this folder (side_server.h) */
+    const char *addressed; /* by which flags, for messages */
+    key_list keys;         /* empty: no key is asked for */
     pthread_rwlock_t keys_lock;
     metrics *counts;
     form_cache forms;
@@ -62,6 +68,8 @@ typedef struct server {
 
 /* Keys are read, nothing is started. */
 int server_open(server *s, const serve_options *o, err *e);
+/* With these routes instead of the API's: nothing but the listener is to be started. */
+int server_open_with(server *s, const serve_options *o, const route *const *routes, int n_route, err *e);
 /* Starts the engine thread, which opens the model and then runs until server_stop. on_state (NULL ok) is called on that
  * thread when the state changes or the loop ends with an error. */
 int server_start(server *s, const engine_options *model, void (*on_state)(void *ctx), void *ctx, err *e);

@@ -73,6 +73,7 @@ static const struct {
     {"layer", {"-1", "0"}},
     {"stride", {"0", "16"}},
     {"listen", {"127.0.0.1:0", "localhost:0"}},
+    {"metrics", {"127.0.0.1:0"}},
     {"cache", {"%T/weights"}},
     {"memory", {"1M", "1G"}},
     {"as", {"20,200"}},
