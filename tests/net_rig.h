@@ -54,7 +54,7 @@ static inline void rig_pair(tls *c[2])
     int fd[2], rc[2];
     err e[2] = {{0}, {0}};
     rig_sockets(fd);
-    for (int i = 0; i < 2; i++) assert_ok(tls_open(&c[i], fd[i], i == 1, rig_key, &e[i]), &e[i]);
+    for (int i = 0; i < 2; i++) assert_ok(tls_open(&c[i], fd[i], i == 1, rig_key, NULL, &e[i]), &e[i]);
     rig_shake(c, rc, e);
     for (int i = 0; i < 2; i++) assert_ok(rc[i], &e[i]);
 }

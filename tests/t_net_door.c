@@ -55,7 +55,7 @@ static void leaders_come_in_past_strangers(void **unused)
         tls *c;
         int fd = dialled(n.name[0]);
         fcntl(fd, F_SETFL, O_NONBLOCK);
-        assert_ok(tls_open(&c, fd, false, key, &e), &e);
+        assert_ok(tls_open(&c, fd, false, key, NULL, &e), &e);
         int rc = tls_shake(c, &e); /* OK: the node has answered already */
         assert_true(rc == TLS_WAIT_READ || rc == OK);
         poll(&(struct pollfd){fd, POLLIN, 0}, 1, 5000); /* the node has answered it */

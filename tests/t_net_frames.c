@@ -41,7 +41,7 @@ static void another_key_is_refused(void **unused)
         memcpy(other, rig_key, sizeof other);
         other[turn * 15] ^= 1 << turn;
         rig_sockets(fd);
-        for (int i = 0; i < 2; i++) assert_ok(tls_open(&c[i], fd[i], i == 1, i ? rig_key : other, &e[i]), &e[i]);
+        for (int i = 0; i < 2; i++) assert_ok(tls_open(&c[i], fd[i], i == 1, i ? rig_key : other, NULL, &e[i]), &e[i]);
         rig_shake(c, rc, e);
         assert_int_equal(rc[0], ERR_FORMAT);
         assert_string_equal(e[0].msg, "the key is not accepted");
@@ -68,7 +68,7 @@ static void foreign_bytes_are_refused(void **unused)
             int fd[2], rc;
             err e = {0};
             rig_sockets(fd);
-            assert_ok(tls_open(&c, fd[side], side == 1, rig_key, &e), &e);
+            assert_ok(tls_open(&c, fd[side], side == 1, rig_key, NULL, &e), &e);
             assert_int_equal(send(fd[!side], says[i], n[i], 0), n[i]);
             shutdown(fd[!side], SHUT_WR);
             while ((rc = tls_shake(c, &e)) > 0) tcp_wait(fd[side], false, clock_now() + 5);

@@ -30,6 +30,7 @@ static lease_ask ask_of_test(int protocol)
                    .model_spec = span_str("[model]\nbase = llama\n")};
     if (protocol < PROTOCOL_LISTS) a.flat = span_of("tensors\0", 9);
     else a.list_bytes = 12345, memset(a.list, 7, sizeof a.list);
+    if (protocol >= PROTOCOL_SHARED) a.k_type = DTYPE_F16, a.v_type = DTYPE_Q8_B64;
     memset(a.identity, 9, sizeof a.identity);
     for (int r = 0; r < 3; r++) memset(a.token[r], 20 + r, LEASE_TOKEN);
     return a;

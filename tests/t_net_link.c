@@ -66,7 +66,7 @@ static void put_site(void *ctx, peer *p)
     world *w = ctx;
     site *s = w->expects;
     peer_use use = {s, site_admit, site_take, site_lost};
-    if (peer_start(p, &use, NULL) || boxes_join(s->b, p, NULL)) abort();
+    if (peer_start(p, &use, NULL) || boxes_join(s->b, p, 0, NULL)) abort();
     s->p = p;
     atomic_store(&w->came, true);
 }
@@ -79,7 +79,7 @@ static void connect_ranks(world *w, int a, int b)
     w->expects = &w->at[b][a];
     atomic_store(&w->came, false);
     assert_ok(peer_dial(&to->p, &w->where, &w->self, &use, &e), &e);
-    assert_ok(boxes_join(to->b, to->p, &e), &e);
+    assert_ok(boxes_join(to->b, to->p, 0, &e), &e);
     double until = clock_now() + 10;
     while (!atomic_load(&w->came) && clock_now() < until) usleep(500);
     assert_true(atomic_load(&w->came));

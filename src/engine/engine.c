@@ -42,8 +42,9 @@ static bool weights_are_f32(const program *p)
 }
 
 /* The type that --kv gives, else one as exact as weights and activations. */
-static dtype kv_type(const engine *g, const engine_options *o)
+static dtype kv_type(const engine *g, const plan *l)
 {
+    const engine_options *o = &g->asked;
     const program *p = g->prog;
     bool short_head = false;
 
@@ -52,7 +53,7 @@ static dtype kv_type(const engine *g, const engine_options *o)
     if (o->kv) return dtype_by_name(o->kv);
     for (uint32_t i = 0; i < p->n_state; i++)
         short_head = short_head || (p->states[i].k_dim && p->states[i].k_dim <= KV_I16_DIM);
-    if (short_head && plan_takes_int8(g->placed)) return DTYPE_I16; /* of matrices that are as inexact */
+    if (short_head && plan_takes_int8(l)) return DTYPE_I16; /* of matrices that are as inexact */
     return weights_are_f32(p) ? DTYPE_F32 : DTYPE_F16;
 }
 
@@ -122,6 +123,8 @@ static batch_sizes sizes_of(const engine *g)
                          .ctx = g->info.ctx};
 }
 
+static dtype kv_type_of(void *ctx, const plan *l) { return kv_type(ctx, l); }
+
 static int open_leader(engine *g, double patience, err *e)
 {
     const engine_options *o = &g->asked;
@@ -133,6 +136,7 @@ static int open_leader(engine *g, double patience, err *e)
                                .sequences = g->info.max_batch,
                                .inexact = o->exact && !strcmp(o->exact, "off"),
                                .on_lost = peers_lost,
+                               .kv_type = kv_type_of,
                                .ctx = g};
     return leader_open(&g->leader, g->served, &lo, e);
 }
@@ -179,7 +183,7 @@ int engine_place(engine *g, bool first, double patience, err *e)
                              .in_flight = (int)o->in_flight};
     rc = plan_open(&g->placed, p, &po, e);
     if (!rc && first) {
-        g->cache.k_type = g->cache.v_type = g->kv_type = kv_type(g, o);
+        g->cache.k_type = g->cache.v_type = g->kv_type = kv_type(g, g->placed);
         g->cache.touch = o->touch;
         rc = count_pages(g, g->kv_type, &g->cache, e);
     }

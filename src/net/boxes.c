@@ -1,8 +1,9 @@
 /* boxes.c - see boxes.h.
  *
  * The channel of a DATA frame: its box (15 bits) and which of the two places it takes (1 bit), then up to two boxes,
- * plus one, of which the sender has released a message. The places are taken in turn, so the order of messages is known
- * though a small one may overtake a large one on the other connection. */
+ * plus one, of which the sender has released a message, then the mark of these boxes among those that share the peer.
+ * The places are taken in turn, so the order of messages is known though a small one may overtake a large one on the
+ * other connection. */
 #include "net/boxes.h"
 
 #include "base/mem.h"
@@ -13,8 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { EMPTY, COMING, FULL };                                   /* of a place */
-enum { PLACE = 1 << 15, TOLD = 16, TOLD_BITS = 16, LINE = 64 }; /* in channels; alignment of memory */
+enum { EMPTY, COMING, FULL };                                              /* of a place */
+enum { PLACE = 1 << 15, TOLD = 16, TOLD_BITS = 16, MARK = 48, LINE = 64 }; /* in channels; alignment of memory */
 
 typedef struct box {
     signal_word *word; /* NULL: nobody waits */
@@ -36,6 +37,7 @@ struct boxes {
     uint8_t *memory;
     uint64_t memory_bytes;
     peer *p;
+    uint64_t mark; /* in the channel of a message */
     char name[TCP_NAME_MAX];
     int first_untold, n_untold;
     uint16_t *untold; /* [n] ring: boxes of which one message was released and the other side does not know */
@@ -140,18 +142,21 @@ static void *send_waiting(void *arg)
     return NULL;
 }
 
-int boxes_join(boxes *b, peer *p, err *e)
+int boxes_mark(const frame_head *h) { return (int)(h->channel >> MARK); }
+
+int boxes_join(boxes *b, peer *p, int mark, err *e)
 {
     b->p = p;
+    b->mark = (uint64_t)mark << MARK;
     peer_hold(p);
     b->sends = pthread_create(&b->sender, NULL, send_waiting, b) == 0;
     return b->sends ? OK : err_set(e, ERR_IO, "cannot start a thread");
 }
 
-/* Up to two releases that the other side does not know of, for the channel of a frame; under the lock. */
+/* The mark, and up to two releases that the other side does not know of, for the channel of a frame; under the lock. */
 static uint64_t tell(boxes *b)
 {
-    uint64_t channel = 0;
+    uint64_t channel = b->mark;
     for (int k = 0; k < 2 && b->n_untold; k++, b->n_untold--) {
         uint16_t i = b->untold[b->first_untold];
         b->first_untold = (b->first_untold + 1) % b->n;
@@ -196,7 +201,7 @@ void boxes_give_up(boxes *b, int code, const char *why)
     uint32_t number = (uint32_t)code;
     memcpy(text, &number, 4);
     memcpy(text + 4, why, n);
-    peer_send(b->p, PEER_CONTROL, &(frame_head){(uint32_t)n + 4, MSG_GIVE_UP, 0}, text, NULL);
+    peer_send(b->p, PEER_CONTROL, &(frame_head){(uint32_t)n + 4, MSG_GIVE_UP, b->mark}, text, NULL);
 }
 
 /* ---- in */
@@ -226,14 +231,14 @@ void boxes_release(boxes *b, int i)
     }
     pthread_mutex_unlock(&b->lock);
     if (waits) return;
-    frame_head h = {0, MSG_TAKEN, (uint64_t)(i + 1) << TOLD};
+    frame_head h = {0, MSG_TAKEN, b->mark | (uint64_t)(i + 1) << TOLD};
     do {
         if (!peer_offer(b->p, PEER_CONTROL, &h, NULL) && !atomic_load(&b->failed))
             peer_send(b->p, PEER_CONTROL, &h, NULL, NULL);
         pthread_mutex_lock(&b->lock);
         h.channel = tell(b);
         pthread_mutex_unlock(&b->lock);
-    } while (h.channel);
+    } while (h.channel != b->mark);
 }
 
 bool boxes_know(uint16_t kind) { return kind == MSG_DATA || kind == MSG_TAKEN || kind == MSG_GIVE_UP; }
@@ -250,11 +255,12 @@ static int free_places(boxes *b, const frame_head *h, err *e)
         atomic_fetch_sub(&x->unreleased, 1);
         wake(x);
     }
-    return h->channel >> (TOLD + 2 * TOLD_BITS) ? err_set(e, ERR_FORMAT, "a message with a malformed channel") : OK;
+    return OK;
 }
 
 int boxes_admit(boxes *b, const frame_head *h, uint8_t **room, err *e)
 {
+    if (h->channel >> MARK != b->mark >> MARK) return err_set(e, ERR_FORMAT, "a message with a malformed channel");
     if (h->kind != MSG_DATA) return OK;
     unsigned i = h->channel % PLACE, k = (h->channel & PLACE) != 0;
     if (i >= (unsigned)b->n || h->bytes > b->all[i].bytes || h->bytes == 0)

@@ -18,8 +18,10 @@ typedef struct boxes boxes;
 
 /* n boxes for messages of at most bytes[i]. `name`: of the other side, for messages. */
 int boxes_open(boxes **out, int n, const uint64_t *bytes, const char *name, err *e);
-/* Reached through this peer from now on; its use.admit and use.take pass messages of boxes on. */
-int boxes_join(boxes *b, peer *p, err *e);
+/* Reached through this peer from now on; its use.admit and use.take pass messages of boxes on. Several may share one,
+ * each with a mark that its messages bear (boxes_mark). */
+int boxes_join(boxes *b, peer *p, int mark, err *e);
+int boxes_mark(const frame_head *h);
 /* `word` moves when a message comes in boxes first … first + n - 1, or one of theirs was taken; or when the boxes fail.
  * Before boxes_join. */
 void boxes_watch(boxes *b, int first, int n, signal_word *word);

@@ -20,7 +20,7 @@
 enum {
     STRANGERS = 512, /* connections that have not shown the key */
     PROVEN_MAX = 256,
-    HALVES = 64,
+    HALVES = 128,
     EVENTS = 64,
     ACCEPTS = 64, /* in a row, before others are read */
     LINES = 16,   /* of refusals, in a second */
@@ -38,7 +38,8 @@ typedef struct guest {
     tls *c;    /* SHAKING, PROVEN: its ClientHello shows that it has the key */
     frames *f; /* GREETING, HALF */
     hello *theirs;
-    uint8_t token[HELLO_TOKEN]; /* HALF: that the bulk connection must show */
+    bool quick;                 /* tls_named */
+    uint8_t token[HELLO_TOKEN]; /* HALF: that the other connection must show */
     double until;
     uint8_t bucket; /* of its address */
     char from[TCP_NAME_MAX];
@@ -129,10 +130,12 @@ static int answer(door *d, guest *g, hello_role role, hello_answer what, err *e)
     return peer_greet(g->f, &mine, e);
 }
 
-static guest *find_half(door *d, const guest *bulk)
+static guest *find_half(door *d, uint8_t role, const guest *of)
 {
     for (guest *g = d->list[HALF].after; g != &d->list[HALF]; g = g->after)
-        if (g->theirs->node == bulk->theirs->node && memcmp(g->token, bulk->theirs->token, HELLO_TOKEN) == 0) return g;
+        if (g->theirs->role == role && g->theirs->node == of->theirs->node &&
+            memcmp(g->token, of->theirs->token, HELLO_TOKEN) == 0)
+            return g;
     return NULL;
 }
 
@@ -146,12 +149,11 @@ static frames *give_away(door *d, guest *g)
     return f;
 }
 
-static int join_halves(door *d, guest *bulk, err *e)
+/* Both connections of a pair are there. */
+static int join_halves(door *d, guest *control, guest *bulk, err *e)
 {
-    guest *control = find_half(d, bulk);
-    int rc = answer(d, bulk, HELLO_BULK, control ? HELLO_WELCOME : HELLO_UNKNOWN_TOKEN, e);
+    int rc = answer(d, bulk, HELLO_BULK, HELLO_WELCOME, e);
     if (rc) return rc;
-    if (!control) return err_set(e, ERR_FORMAT, "a bulk connection without its control connection");
     peer *p = peer_join(give_away(d, control), give_away(d, bulk), control->from, false, &d->self.me, control->theirs);
     guest_free(d, control);
     guest_free(d, bulk);
@@ -160,21 +162,49 @@ static int join_halves(door *d, guest *bulk, err *e)
     return OK;
 }
 
-/* The hello of a connection is there. */
-static int welcome(door *d, guest *g, err *e)
+/* Waits for the other connection. What comes on this one meanwhile stays where it is (tls_named: the first message), or
+ * is against the order. */
+static int wait_for_other(door *d, guest *g, err *e)
+{
+    struct epoll_event end = {EPOLLRDHUP, {.ptr = g}};
+    g->until = clock_now() + ENTER_SECONDS;
+    guest_move(d, g, HALF);
+    if (!g->quick || !epoll_ctl(d->events, EPOLL_CTL_MOD, tls_socket(frames_tls(g->f)), &end)) return OK;
+    return err_set(e, ERR_IO, "%s", strerror(errno));
+}
+
+static int welcome_bulk(door *d, guest *g, bool *joined, err *e)
+{
+    guest *control = find_half(d, HELLO_CONTROL, g);
+    memcpy(g->token, g->theirs->token, HELLO_TOKEN);
+    *joined = control;
+    if (control) return join_halves(d, control, g, e);
+    if (g->quick && d->n[HALF] < HALVES) return wait_for_other(d, g, e);
+    answer(d, g, HELLO_BULK, HELLO_UNKNOWN_TOKEN, e);
+    return err_set(e, ERR_FORMAT, "a bulk connection without its control connection");
+}
+
+/* The hello of a connection is there. *joined: it made a pair with another, and both are freed. Frees the guest also
+ * where nobody is to be told more. */
+static int welcome(door *d, guest *g, bool *joined, err *e)
 {
     err why = {0};
     int rc = hello_check(&d->self.me, g->theirs, false, &why);
-    if (!rc && g->theirs->role == HELLO_BULK) return join_halves(d, g, e);
+    if (!rc && g->theirs->role == HELLO_BULK) return welcome_bulk(d, g, joined, e);
+    if (rc && g->theirs->role == HELLO_BULK && g->quick) { /* its control connection is told why */
+        guest_free(d, g);
+        return OK;
+    }
     bool full = !rc && (d->n[HALF] >= HALVES || !d->use.has_room(d->use.ctx));
     if (full) err_set(&why, ERR_BUSY, "there is no room for another leader");
-    if (!rc && !full) rc = hello_random(g->token, HELLO_TOKEN, &why);
+    if (!rc && !full && g->quick) memcpy(g->token, g->theirs->token, HELLO_TOKEN);
+    else if (!rc && !full) rc = hello_random(g->token, HELLO_TOKEN, &why);
     if (!rc) rc = answer(d, g, HELLO_CONTROL, full ? HELLO_FULL : HELLO_WELCOME, &why);
     else answer(d, g, HELLO_CONTROL, HELLO_WELCOME, NULL); /* so that the other side can say what is wrong */
     if (rc || full) return err_set(e, rc ? rc : ERR_BUSY, "%s", why.msg);
-    g->until = clock_now() + ENTER_SECONDS;
-    guest_move(d, g, HALF);
-    return OK;
+    guest *bulk = g->quick ? find_half(d, HELLO_BULK, g) : NULL;
+    *joined = bulk;
+    return bulk ? join_halves(d, g, bulk, e) : wait_for_other(d, g, e);
 }
 
 static int open_tls(door *d, guest *g, err *e)
@@ -182,13 +212,14 @@ static int open_tls(door *d, guest *g, err *e)
     int fd = g->fd;
     g->fd = -1;
     guest_move(d, g, SHAKING);
-    return tls_open(&g->c, fd, true, d->self.key, e);
+    return tls_open(&g->c, fd, true, d->self.key, hello_name(&d->self.me), e);
 }
 
 static int open_frames(door *d, guest *g, err *e)
 {
     tls *c = g->c;
     g->c = NULL;
+    g->quick = tls_named(c);
     g->f = frames_open(c);
     g->theirs = mem_zero(1, sizeof *g->theirs);
     guest_move(d, g, GREETING);
@@ -201,6 +232,10 @@ static bool attend(door *d, guest *g)
 {
     err e = {0};
     int rc = OK;
+    if (g->at == HALF && g->theirs->role == HELLO_BULK) { /* its control connection was refused */
+        guest_free(d, g);
+        return false;
+    }
     if (g->at == HALF) rc = err_set(&e, ERR_FORMAT, "it ended or spoke before its bulk connection came");
     if (g->at == NEW) rc = open_tls(d, g, &e);
     if (!rc && (g->at == SHAKING || g->at == PROVEN)) {
@@ -220,9 +255,9 @@ static bool attend(door *d, guest *g)
             guest_free(d, g);
             return false;
         }
-        bool bulk = !rc && g->theirs->role == HELLO_BULK;
-        if (!rc) rc = welcome(d, g, &e);
-        if (!rc) return bulk;
+        bool joined = false;
+        if (!rc) rc = welcome(d, g, &joined, &e);
+        if (!rc) return joined;
     }
     if (rc) refuse(d, g, e.msg);
     return false;
@@ -294,7 +329,7 @@ static void expire(door *d)
     for (int s = 0; s < STAGES; s++)
         for (guest *g = d->list[s].after, *next; g != &d->list[s]; g = next) {
             next = g->after;
-            if (g->until <= now) refuse(d, g, s == HALF ? "its bulk connection did not come" : "it was too slow");
+            if (g->until <= now) refuse(d, g, s == HALF ? "its other connection did not come" : "it was too slow");
         }
     if (now - d->second >= 1) say_unsaid(d);
 }

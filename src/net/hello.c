@@ -24,6 +24,12 @@ int hello_init(hello *h, err *e)
     return hello_random(&h->node, sizeof h->node, e);
 }
 
+const char *hello_name(const hello *mine)
+{
+    const bool speaks = mine->protocol_min <= PROTOCOL_QUICK && mine->protocol_max >= PROTOCOL_QUICK;
+    return speaks ? "inferflow/4" : NULL;
+}
+
 static void write_name(buf *out, const char *name)
 {
     size_t n = strnlen(name, HELLO_NAME - 1);

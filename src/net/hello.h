@@ -4,8 +4,10 @@
  * comes first, and a hello of another protocol is read no further, so that every version can refuse every other. Then:
  * both compute by the same ARITHMETIC (core/arithmetic.h), unless the leader runs with `--exact off`.
  *
- * A pair of processes has two connections: control and bulk. The reply on the first carries a random token; the second
- * shows it, once. So a bulk connection belongs to the process that opened the control connection. */
+ * A pair of processes has two connections: control and bulk. Both show the same random token, once, so a bulk
+ * connection belongs to the process that opened the control connection. Where both sides name it in the handshake
+ * (hello_name, protocol 4), the side that dials makes the token up, says both hellos at once and its first message
+ * behind that on control: one round trip. Else the token comes with the reply on control. */
 #pragma once
 #include "base/buf.h"
 #include "base/err.h"
@@ -43,6 +45,8 @@ typedef struct hello {
 int hello_init(hello *h, err *e);
 /* Appends the payload of a HELLO. False: out of memory. */
 bool hello_write(buf *out, const hello *h);
+/* The name of protocol 4 in a handshake (tls_open); NULL: this hello does not speak it. */
+const char *hello_name(const hello *mine);
 /* Reads one. ERR_FORMAT. A hello of protocols that this process does not speak has the range only. */
 int hello_read(hello *h, span payload, err *e);
 /* Whether `mine` and `theirs` fit: ERR_FORMAT with what is wrong with theirs, without a name in front. `i_dialled`

@@ -25,7 +25,9 @@ typedef struct far_rank {
     supply *pieces;     /* for a node without a copy */
     atomic_ullong done; /* steps */
     question q;
+    bool asked;  /* for the lease, with the hello */
     bool counts; /* it was asked for its memory, with others, and the answer was not looked at */
+    bool told;   /* its memory came with the lease, and nothing there was taken since */
     lease_memory memory;
     int64_t hashed_at;       /* leader_node.hashed_at */
     _Atomic double *sent_at; /* [in_flight] clock_now of steps, by number */
@@ -40,6 +42,8 @@ struct leader {
     plan_far far;
     peer_self self;
     plan *l;
+    buf spec;        /* of the model, as nodes are told */
+    dtype kv_type;   /* the same */
     int n;           /* ranks of the plan */
     far_rank *ranks; /* [n] those here are empty */
     ways_nodes nodes;
@@ -72,9 +76,19 @@ static void on_lost(void *ctx, const err *why)
 
 static void ways_lost(void *ctx, const err *why) { asking_lose(&((leader *)ctx)->asks, why); }
 
+/* NULL: none yet. */
+static ways *ways_of(leader *d)
+{
+    pthread_mutex_lock(&d->asks.lock);
+    ways *w = d->w;
+    pthread_mutex_unlock(&d->asks.lock);
+    return w;
+}
+
 static int control_admit(void *ctx, peer *p, const frame_head *h, uint8_t **room, err *e)
 {
-    (void)ctx, (void)p, (void)room;
+    const far_rank *r = ctx;
+    if (ways_know(h->kind)) return ways_shared_admit(ways_of(r->of), p, h, room, e);
     if ((h->kind == MSG_ANSWER || h->kind == MSG_DONE || h->kind == MSG_GET || h->kind == MSG_GET_LIST ||
          h->kind == MSG_DRAINING) &&
         h->bytes <= FRAME_SMALL)
@@ -201,6 +215,7 @@ static int control_take(void *ctx, peer *p, const frame_head *h, const uint8_t *
     far_rank *r = ctx;
     err why = {0};
     span more;
+    if (ways_know(h->kind)) return ways_shared_take(ways_of(r->of), p, h, payload, e);
     if (h->kind == MSG_GET || h->kind == MSG_GET_LIST) question_moves(&r->q);
     if (h->kind == MSG_DRAINING) return note_draining(r, p);
     if (h->kind == MSG_GET || h->kind == MSG_GET_LIST) return supply_take(r->pieces, p, h, payload, e);
@@ -223,12 +238,10 @@ static void control_lost(void *ctx, peer *p, const err *why) { question_lost(&((
 
 /* ---- leases */
 
-static int ask_lease(far_rank *r, span text, err *e)
+/* The message for one, as a protocol has it. */
+static int write_lease(const far_rank *r, int protocol, buf *out, err *e)
 {
-    leader *d = r->of;
-    const int protocol = peer_hello(r->control)->protocol_max;
-    int rc = protocol >= PROTOCOL_LISTS ? OK : own_list_make_flat(d->o.list, d->m, e);
-    if (rc) return rc;
+    const leader *d = r->of;
     const plan_options *asked = plan_asked(d->l);
     lease_ask a = {.rank = r->rank,
                    .ranks = d->n,
@@ -245,33 +258,49 @@ static int ask_lease(far_rank *r, span text, err *e)
                    .collective = span_str(asked->collective ? asked->collective : ""),
                    .wire = span_str(asked->wire ? asked->wire : ""),
                    .codec_group = (int32_t)asked->codec_group,
-                   .model_spec = text,
+                   .model_spec = buf_span(&d->spec),
                    .list_bytes = (uint32_t)d->o.list->text.n,
-                   .flat = buf_span(&d->o.list->flat)};
-    buf message = {0};
+                   .flat = buf_span(&d->o.list->flat),
+                   .k_type = d->kv_type,
+                   .v_type = d->kv_type};
     program_identity(d->m->prog, (span){0}, a.identity); /* the spec is sent */
     for (int i = 0; i < AXIS_COUNT; i++) a.max_rows[i] = asked->max_rows[i];
     memcpy(a.token, d->nodes.token[r->rank], sizeof a.token);
     memcpy(a.list, d->o.list->digest, sizeof a.list);
-    lease_ask_write(&message, &a, protocol);
-    rc = message.n > LEASE_BYTES_MAX
-             ? err_set(e, ERR_LIMIT, "spec and list of tensors of the model are too long for nodes")
-             : question_ask(&r->q, r->control, MSG_LEASE, &message, e);
+    if (!lease_ask_write(out, &a, protocol)) return err_set(e, ERR_MEMORY, "out of memory for a message");
+    return out->n <= LEASE_BYTES_MAX
+               ? OK
+               : err_set(e, ERR_LIMIT, "spec and list of tensors of the model are too long for nodes");
+}
+
+/* Where the LEASE could not go with the hello. */
+static int ask_lease(void *ctx, int i, err *e)
+{
+    leader *d = ctx;
+    far_rank *r = &d->ranks[i];
+    if (!is_far(d, i) || r->asked) return OK;
+    const int protocol = peer_protocol(r->control);
+    buf message = {0};
+    int rc = protocol >= PROTOCOL_LISTS ? OK : own_list_make_flat(d->o.list, d->m, e);
+    if (!rc) rc = write_lease(r, protocol, &message, e);
+    if (!rc) rc = question_ask(&r->q, r->control, MSG_LEASE, &message, e);
     buf_free(&message);
     return rc;
 }
 
-/* Connects to the node of a rank; ranks here have none. */
+/* An answer may come as soon as it is said. */
+static bool expect_lease(void *ctx, bool quick)
+{
+    if (quick) question_expect(&((far_rank *)ctx)->q);
+    return true;
+}
+
+/* Connects to the node of a rank, and asks for the lease with the hello where that goes; ranks here have none. */
 static int dial_far(void *ctx, int i, err *e)
 {
     leader *d = ctx;
     far_rank *r = &d->ranks[i];
-    const peer_use use = {.ctx = r,
-                          .admit = control_admit,
-                          .take = control_take,
-                          .lost = control_lost,
-                          .hear = control_hear,
-                          .look = control_look};
+    buf message = {0};
     if (!is_far(d, i)) return OK;
     r->of = d;
     r->rank = i;
@@ -279,30 +308,63 @@ static int dial_far(void *ctx, int i, err *e)
     r->sent_at = mem_zero((size_t)plan_in_flight(d->l), sizeof *r->sent_at);
     if (!r->sent_at) return err_set(e, ERR_MEMORY, "out of memory for leases");
     int rc = supply_open(&r->pieces, d->m->weights, d->o.list, e);
-    return rc ? rc : peer_dial(&r->control, &d->nodes.at[i], &d->self, &use, e);
+    if (!rc) rc = write_lease(r, PROTOCOL_MAX, &message, e);
+    peer_first first = {.head = {(uint32_t)message.n, MSG_LEASE, 0}, .payload = message.p};
+    const peer_use use = {.ctx = r,
+                          .admit = control_admit,
+                          .take = control_take,
+                          .lost = control_lost,
+                          .hear = control_hear,
+                          .look = control_look,
+                          .first = &first,
+                          .wanted = expect_lease};
+    if (!rc) rc = peer_dial(&r->control, &d->nodes.at[i], &d->self, &use, e);
+    r->q.to = r->control;
+    r->asked = !rc && first.said;
+    buf_free(&message);
+    return rc;
+}
+
+/* Whether the rank is the only one on its node: then nothing was taken there after its lease was answered. */
+static bool is_alone(const leader *d, int rank)
+{
+    for (int i = 0; i < d->n; i++)
+        if (i != rank && is_far(d, i) &&
+            peer_hello(d->ranks[i].control)->node == peer_hello(d->ranks[rank].control)->node)
+            return false;
+    return true;
+}
+
+static int await_lease(leader *d, int rank, err *e)
+{
+    far_rank *r = &d->ranks[rank];
+    int rc = question_await(&r->q, INFINITY, e);
+    if (rc) return rc;
+    span more = buf_span(&r->q.more);
+    r->hashed_at = lease_hashed_read(&more);
+    if (peer_protocol(r->control) < PROTOCOL_SHARED) return OK;
+    r->told = is_alone(d, rank);
+    rc = lease_memory_read(&r->memory, more, e);
+    return rc ? err_wrap(e, "%s", peer_name(r->control)), rc : OK;
 }
 
 static int far_open(void *self, plan *l, err *e)
 {
     leader *d = self;
-    buf text = {0};
     d->l = l;
     d->n = plan_segments(l);
+    d->kv_type = d->o.kv_type(d->o.ctx, l);
     d->ranks = mem_zero((size_t)d->n, sizeof *d->ranks);
     int rc = d->ranks ? ways_make_tokens(&d->nodes, d->n, e) : err_set(e, ERR_MEMORY, "out of memory for leases");
     for (int i = 0; i < d->n && !rc; i++)
         if (is_far(d, i)) rc = address_parse(&d->nodes.at[i], plan_node(l, i), false, e);
-    if (!rc) rc = model_own_spec_text(d->m, NULL, &text, e);
+    buf_free(&d->spec);
+    if (!rc) rc = model_own_spec_text(d->m, NULL, &d->spec, e);
     if (!rc) rc = own_list_make(d->o.list, d->m, e);
     if (!rc) rc = at_once(d->n, dial_far, d, e);
+    for (int i = 0; i < d->n && !rc; i++) rc = ask_lease(d, i, e);
     for (int i = 0; i < d->n && !rc; i++)
-        if (is_far(d, i)) rc = ask_lease(&d->ranks[i], buf_span(&text), e);
-    buf_free(&text);
-    for (int i = 0; i < d->n && !rc; i++) {
-        if (!is_far(d, i)) continue;
-        rc = question_await(&d->ranks[i].q, INFINITY, e);
-        if (!rc) d->ranks[i].hashed_at = lease_hashed_read(buf_span(&d->ranks[i].q.more));
-    }
+        if (is_far(d, i)) rc = await_lease(d, i, e);
     return rc;
 }
 
@@ -314,7 +376,7 @@ static void ask_memory(leader *d, dtype k_type, dtype v_type)
     lease_types_write(&message, k_type, v_type);
     for (int i = 0; i < d->n; i++) {
         far_rank *r = &d->ranks[i];
-        if (!is_far(d, i) || (r->counts && question_await(&r->q, INFINITY, &ignored))) continue;
+        if (!is_far(d, i) || r->told || (r->counts && question_await(&r->q, INFINITY, &ignored))) continue;
         r->counts = question_ask(&r->q, r->control, MSG_MEMORY, &message, &ignored) == OK;
     }
     buf_free(&message);
@@ -327,10 +389,13 @@ static void far_memory(void *self, int rank, dtype k_type, dtype v_type, uint64_
     far_rank *r = &d->ranks[rank];
     lease_memory m = {.left = 0};
     err ignored = {0};
-    if (!r->counts) ask_memory(d, k_type, v_type);
-    int rc = r->counts ? question_await(&r->q, INFINITY, &ignored) : ERR_IO;
+    const bool told = r->told && k_type == d->kv_type && v_type == d->kv_type;
+    r->told = told;
+    if (!told && !r->counts) ask_memory(d, k_type, v_type);
+    int rc = told ? OK : r->counts ? question_await(&r->q, INFINITY, &ignored) : ERR_IO;
     r->counts = false;
-    if (!rc) rc = lease_memory_read(&m, buf_span(&r->q.more), &ignored);
+    if (told) m = r->memory;
+    else if (!rc) rc = lease_memory_read(&m, buf_span(&r->q.more), &ignored);
     if (rc) m = (lease_memory){.left = 0};
     r->memory = m;
     memcpy(page, m.page, sizeof m.page);
@@ -346,29 +411,15 @@ static int open_ways(leader *d, err *e)
     for (int i = 0; i < d->n; i++) here[i] = !is_far(d, i);
     const ways_shape these = ways_of_plan(d->l);
     int rc = ways_open(&w, &these, here, &use, e);
+    for (int b = 0; b < d->n; b++)
+        for (int a = 0; a < d->n && is_far(d, b) && peer_protocol(d->ranks[b].control) >= PROTOCOL_SHARED && !rc; a++)
+            if (!is_far(d, a)) rc = ways_share(w, a, b, a, d->ranks[b].control, e);
     pthread_mutex_lock(&d->asks.lock);
     d->w = w;
     const bool lost = d->asks.lost;
     pthread_mutex_unlock(&d->asks.lock);
     if (lost && w) ways_fail(w, &d->asks.why);
     return rc ? rc : ways_dial_all(w, &d->nodes, &d->self, e);
-}
-
-/* Ranks on nodes dial each other by the names that were given here. One that means this machine means another one
- * there. */
-static int check_names(const leader *d, err *e)
-{
-    const ways_shape s = ways_of_plan(d->l);
-    for (int a = 0; a < d->n; a++)
-        for (int b = a + 1; b < d->n; b++) {
-            uint64_t any = 0;
-            for (int c = 0; c < s.channels && is_far(d, a) && is_far(d, b); c++) any |= s.bytes(s.of, a, b, c);
-            if (!any || address_is_loopback(&d->nodes.at[a]) || !address_is_loopback(&d->nodes.at[b])) continue;
-            return err_set(e, ERR_USAGE,
-                           "%s is this machine alone, and %s has to reach it: name it by an address for both",
-                           plan_node(d->l, b), plan_node(d->l, a));
-        }
-    return OK;
 }
 
 static int far_ready(void *self, const cache_options *cache, link_end *(*ends)[PLAN_LANES], err *e)
@@ -378,8 +429,7 @@ static int far_ready(void *self, const cache_options *cache, link_end *(*ends)[P
     step_limits limits;
     buf message = {0};
     lease_cache_write(&message, cache);
-    int rc = check_names(d, e);
-    if (!rc) rc = step_limits_of(&limits, p, plan_asked(d->l)->max_rows, d->o.sequences, d->m->ctx, cache, e);
+    int rc = step_limits_of(&limits, p, plan_asked(d->l)->max_rows, d->o.sequences, d->m->ctx, cache, e);
     if (!rc) rc = step_writer_open(&d->writer, p, &limits, e);
     for (int i = 0; i < d->n && !rc; i++)
         if (is_far(d, i)) rc = question_ask(&d->ranks[i].q, d->ranks[i].control, MSG_READY, &message, e);
@@ -517,5 +567,6 @@ void leader_close(leader *d)
 {
     if (!d) return;
     asking_close(&d->asks);
+    buf_free(&d->spec);
     mem_free(d);
 }

@@ -15,7 +15,8 @@ typedef struct leader_options {
     own_list *list;       /* the caller's; is made when it is needed, and outlives the leader */
     int sequences;        /* of a step, at most */
     bool inexact;
-    void (*on_lost)(void *ctx); /* a node is lost; from any thread */
+    void (*on_lost)(void *ctx);                 /* a node is lost; from any thread */
+    dtype (*kv_type)(void *ctx, const plan *l); /* of the cache of the plan that opens */
     void *ctx;
 } leader_options;
 

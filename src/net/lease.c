@@ -12,9 +12,9 @@
 #include "io/ckpt_build.h"
 #include "io/contents_cache.h"
 #include "models/model.h"
-#include "net/at_once.h"
 #include "net/catalogue.h"
 #include "net/fetch.h"
+#include "net/meet.h"
 #include "net/msg.h"
 #include "net/question.h"
 #include "net/step_code.h"
@@ -43,6 +43,7 @@ struct lease {
     uint64_t loan, fetched; /* bytes that it takes of the node's memory, of them weights from the leader */
     plan *l;
     ways *w;
+    meeting *meets;
     trial_layout *trial; /* NULL: a plan; else ranks that only measure collectives, and this one's side */
     trial_side side;
     bool joined;
@@ -251,18 +252,39 @@ static int place_model(lease *l, const plan_options *o, err *e)
     return rc ? rc : plan_open(&l->l, l->m->prog, o, e);
 }
 
+static bool is_leaders(const ways_shape *s, int rank)
+{
+    const char *node = s->node(s->of, rank);
+    return !node || !*node;
+}
+
+/* Boxes for all that this rank hands others; those of the leader share its connection, the others meet. */
 static int make_ways(lease *l, const ways_shape *these, err *e)
 {
+    const int rank = l->ask.rank;
     bool here[LINK_RANKS_MAX] = {false};
     const ways_use use = {l, ways_lost};
+    const bool shares = !l->trial && peer_protocol(l->control) >= PROTOCOL_SHARED;
     ways *w = NULL;
-    here[l->ask.rank] = true;
+    here[rank] = true;
     int rc = ways_open(&w, these, here, &use, e);
+    for (int b = 0; b < these->ranks && shares && !rc; b++)
+        if (b != rank && is_leaders(these, b)) rc = ways_share(w, rank, b, b, l->control, e);
     pthread_mutex_lock(&l->lock);
     l->w = w;
     const bool over = l->over;
     pthread_mutex_unlock(&l->lock);
     if (over && w) ways_fail(w, &l->why);
+    const meet_ask asked = {.w = w,
+                            .rank = rank,
+                            .ranks = these->ranks,
+                            .shape = *these,
+                            .token = l->ask.token,
+                            .self = l->host->self,
+                            .mine = l->trial ? l->trial->device[rank].node : plan_own_node(l->l),
+                            .by = peer_name(l->control)};
+    if (!rc) rc = meet_begin(&l->meets, &asked, e);
+    if (!rc) l->host->met(l->host->ctx);
     return rc;
 }
 
@@ -276,8 +298,7 @@ static uint64_t taken_bytes(const lease *l)
 static int read_list(lease *l, err *e)
 {
     const lease_ask *a = &l->ask;
-    if (peer_hello(l->control)->protocol_max < PROTOCOL_LISTS)
-        return catalogue_read_flat(&l->told, buf_span(&l->listed), e);
+    if (peer_protocol(l->control) < PROTOCOL_LISTS) return catalogue_read_flat(&l->told, buf_span(&l->listed), e);
     const bool there = lists_get(l->host->told, a->list, &l->listed);
     int rc = there ? OK : fetch_list(l->fetches, a->list, a->list_bytes, &l->listed, e);
     if (!rc) rc = catalogue_read(&l->told, buf_span(&l->listed), e);
@@ -350,38 +371,29 @@ static int check_pages(const lease *l, const cache_options *cache, err *e)
     return needs <= m.left ? OK : loan_refuse(l->host->memory, has + m.left, has + needs, e);
 }
 
-static int tell_memory(lease *l, span payload, buf *out, err *e)
+static int tell_memory(const lease *l, dtype k_type, dtype v_type, buf *out, err *e)
 {
-    dtype k_type, v_type;
     lease_memory m = {.left = 0};
-    int rc = lease_types_read(&k_type, &v_type, payload, e);
-    if (!rc && !l->opened) rc = err_set(e, ERR_FORMAT, "a question about memory before the lease");
-    if (!rc) rc = look_at_memory(l, k_type, v_type, &m, e);
+    int rc = look_at_memory(l, k_type, v_type, &m, e);
     if (!rc) m.left /= (uint64_t)plan_sharers(l->l);
     if (!rc && !lease_memory_write(out, &m)) rc = err_set(e, ERR_MEMORY, "out of memory");
     return rc;
 }
 
-static int dial_after(void *ctx, int i, err *e)
+static int answer_memory(const lease *l, span payload, buf *out, err *e)
 {
-    lease *l = ctx;
-    const int b = l->ask.rank + 1 + i;
-    const char *node = l->trial ? l->trial->device[b].node : plan_node(l->l, b);
-    address at;
-    if (!node || !*node) return OK;
-    err why = {0};
-    int rc = address_parse(&at, node, false, e);
-    if (rc || ways_dial(l->w, l->ask.rank, b, &at, l->ask.token[b], l->host->self, &why) == OK) return rc;
-    if (why.code == ERR_CANCELLED) return err_copy(e, &why);
-    log_line(LOG_WARN, "%s: the rank after this one: %s", peer_name(l->control), why.msg);
-    return err_set(e, ERR_IO, "%s: rank %d cannot connect to it; the log there says why", node, l->ask.rank);
+    dtype k_type, v_type;
+    int rc = lease_types_read(&k_type, &v_type, payload, e);
+    if (!rc && !l->opened) rc = err_set(e, ERR_FORMAT, "a question about memory before the lease");
+    return rc ? rc : tell_memory(l, k_type, v_type, out, e);
 }
 
-/* Connects to the ranks after this one; those before dial. */
-static int join_others(lease *l, err *e)
+static int answer_lease(lease *l, buf *out, err *e)
 {
-    int rc = at_once(l->ask.ranks - l->ask.rank - 1, dial_after, l, e);
-    return rc ? rc : ways_wait(l->w, JOIN_SECONDS, e);
+    const int protocol = peer_protocol(l->control);
+    int rc = open_plan(l, e);
+    if (!rc && protocol >= PROTOCOL_LISTS) lease_hashed_write(out, l->hashed_at);
+    return rc || protocol < PROTOCOL_SHARED ? rc : tell_memory(l, l->ask.k_type, l->ask.v_type, out, e);
 }
 
 /* Whether the files that the step has read are as they were when they were compared with the leader's. One that pieces
@@ -467,7 +479,7 @@ static int get_ready(lease *l, span payload, err *e)
     if (!rc) rc = check_pages(l, &cache, e);
     if (!rc) rc = plan_ready(l->l, &cache, ends, e);
     if (!rc) rc = loan_take(l->host->memory, &l->loan, taken_bytes(l), e);
-    if (!rc) rc = join_others(l, e);
+    if (!rc) rc = meet_await(l->meets, JOIN_SECONDS, e);
     if (!rc) {
         l->collects = pthread_create(&l->collector, NULL, collect_steps, l) == 0;
         if (!l->collects) rc = err_set(e, ERR_MEMORY, "a thread could not be started");
@@ -485,7 +497,7 @@ static int test(lease *l, span payload, buf *out, err *e)
     coll_score s;
     int rc = trial_test_read(&t, payload, e);
     if (!rc && !l->opened) rc = err_set(e, ERR_FORMAT, "a test after one that failed");
-    if (!rc && !l->joined) rc = join_others(l, e);
+    if (!rc && !l->joined) rc = meet_await(l->meets, JOIN_SECONDS, e);
     l->joined = !rc;
     if (!rc) rc = loan_take(l->host->memory, &l->loan, trial_side_bytes(&l->side, &t), e);
     if (!rc) rc = trial_side_run(&l->side, &t, &s, e);
@@ -503,13 +515,11 @@ static void carry_out(lease *l, uint16_t kind, span payload)
     pthread_mutex_lock(&l->lock);
     l->carries = true;
     pthread_mutex_unlock(&l->lock);
-    int rc = kind == MSG_LEASE    ? open_plan(l, &e)
+    int rc = kind == MSG_LEASE    ? answer_lease(l, &more, &e)
              : kind == MSG_TRIAL  ? open_trial(l, &e)
              : kind == MSG_TEST   ? test(l, payload, &more, &e)
-             : kind == MSG_MEMORY ? tell_memory(l, payload, &more, &e)
+             : kind == MSG_MEMORY ? answer_memory(l, payload, &more, &e)
                                   : get_ready(l, payload, &e);
-    if (!rc && kind == MSG_LEASE && peer_hello(l->control)->protocol_max >= PROTOCOL_LISTS)
-        lease_hashed_write(&more, l->hashed_at);
     if (rc && rc != ERR_CANCELLED) atomic_fetch_add(&l->host->done->refused, kind == MSG_LEASE || kind == MSG_READY);
     if (rc) log_line(LOG_WARN, "%s: %s", peer_name(l->control), e.msg);
     else if (kind == MSG_READY)
@@ -548,10 +558,20 @@ static void *work(void *arg)
 
 /* ---- messages of the leader */
 
+/* NULL: none yet. */
+static ways *ways_of(lease *l)
+{
+    pthread_mutex_lock(&l->lock);
+    ways *w = l->w;
+    pthread_mutex_unlock(&l->lock);
+    return w;
+}
+
 int lease_admit(lease *l, const frame_head *h, uint8_t **room, err *e)
 {
     const bool is_step = h->kind == MSG_STEP;
     if (h->kind == MSG_PIECE || h->kind == MSG_LIST) return fetch_admit(l->fetches, h, room, e);
+    if (ways_know(h->kind)) return ways_shared_admit(ways_of(l), l->control, h, room, e);
     if (l->trial ? h->kind != MSG_TEST : !is_step && h->kind != MSG_MEMORY && h->kind != MSG_READY)
         return err_set(e, ERR_FORMAT, "a message of kind %u on the connection of a lease", h->kind);
     pthread_mutex_lock(&l->lock);
@@ -585,6 +605,7 @@ int lease_take(lease *l, const frame_head *h, const uint8_t *payload, err *e)
 {
     if (h->kind == MSG_PIECE || h->kind == MSG_LIST) return fetch_take(l->fetches, h, payload, e);
     if (h->kind == MSG_STEP) return take_step(l, h, payload, e);
+    if (ways_know(h->kind)) return ways_shared_take(ways_of(l), l->control, h, payload, e);
     int rc = OK;
     pthread_mutex_lock(&l->lock);
     if (l->pending_kind) rc = err_set(e, ERR_FORMAT, "a message of kind %u out of turn", h->kind);
@@ -612,10 +633,8 @@ bool lease_knows(const lease *l, const lease_join *j)
 
 int lease_join_way(lease *l, const lease_join *j, peer *p, err *e)
 {
-    pthread_mutex_lock(&l->lock);
-    ways *w = l->w;
-    pthread_mutex_unlock(&l->lock);
-    return w ? ways_accept(w, l->ask.rank, j->from, p, e) : err_set(e, ERR_FORMAT, "a rank joins before the lease");
+    ways *w = ways_of(l);
+    return w ? ways_accept(w, l->ask.rank, j->from, p, e) : err_set(e, ERR_UNAVAILABLE, "a rank joins too early");
 }
 
 int lease_way_admit(lease *l, int from, const frame_head *h, uint8_t **room, err *e)
@@ -640,7 +659,7 @@ static char *text_of(span t)
 /* What a LEASE asks for. */
 static int read_ask(lease *l, span payload, err *e)
 {
-    int rc = lease_ask_read(&l->ask, payload, peer_hello(l->control)->protocol_max, e);
+    int rc = lease_ask_read(&l->ask, payload, peer_protocol(l->control), e);
     if (rc) return rc;
     l->devices = text_of(l->ask.devices);
     l->weights = text_of(l->ask.weights);
@@ -711,6 +730,8 @@ void lease_stop(lease *l)
     if (l->works) pthread_join(l->worker, NULL);
     if (l->collects) pthread_join(l->collector, NULL);
     l->works = l->collects = false;
+    meet_close(l->meets);
+    l->meets = NULL;
     if (l->w) ways_stop(l->w);
 }
 

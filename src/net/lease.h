@@ -23,9 +23,11 @@ typedef struct lease_host {
     const peer_self *self;
     loans *memory; /* of the node */
     keeper *copies;
-    lists *told; /* of what leaders have */
-    tally *done; /* by all leases */
-    pace as;     /* node --as */
+    lists *told;            /* of what leaders have */
+    tally *done;            /* by all leases */
+    pace as;                /* node --as */
+    void (*met)(void *ctx); /* a lease has ways now: ranks that wait to join may; from any thread */
+    void *ctx;
 } lease_host;
 
 /* Made of the payload of a LEASE or TRIAL (`kind`) that came by `control`. */
@@ -35,7 +37,8 @@ int lease_begin(lease *l, err *e);
 /* A message of the leader; does not wait. lease_admit as frame_sink. */
 int lease_admit(lease *l, const frame_head *h, uint8_t **room, err *e);
 int lease_take(lease *l, const frame_head *h, const uint8_t *payload, err *e);
-/* Whether the token is that of a rank `from` of this lease's plan: then its ways take the connection over. */
+/* Whether the token is that of a rank `from` of this lease's plan: then its ways take the connection over, as
+ * ways_accept. ERR_UNAVAILABLE: it has none yet. */
 bool lease_knows(const lease *l, const lease_join *j);
 int lease_join_way(lease *l, const lease_join *j, peer *p, err *e);
 int lease_way_admit(lease *l, int from, const frame_head *h, uint8_t **room, err *e);

@@ -59,7 +59,17 @@ bool lease_ask_write(buf *out, const lease_ask *a, int protocol)
         write_text(out, a->flat);
     }
     buf_add(out, a->token, (size_t)a->ranks * LEASE_TOKEN);
+    if (protocol >= PROTOCOL_SHARED) lease_types_write(out, a->k_type, a->v_type);
     return !out->bad;
+}
+
+static dtype read_type(cursor *c)
+{
+    const span name = read_text(c);
+    for (int t = DTYPE_NONE + 1; t < DTYPE_COUNT && !c->bad; t++)
+        if (span_is(name, dtype_info[t].name)) return (dtype)t;
+    c->bad = true;
+    return DTYPE_F32;
 }
 
 int lease_ask_read(lease_ask *a, span payload, int protocol, err *e)
@@ -94,6 +104,10 @@ int lease_ask_read(lease_ask *a, span payload, int protocol, err *e)
     }
     span tokens = cursor_take(&c, (uint64_t)a->ranks * LEASE_TOKEN);
     if (!c.bad) memcpy(a->token, tokens.p, tokens.n);
+    if (protocol >= PROTOCOL_SHARED) {
+        a->k_type = read_type(&c);
+        a->v_type = read_type(&c);
+    }
     if (a->rank >= a->ranks || !a->ctx || !a->in_flight || !a->sequences || !a->devices.n || !a->model_spec.n)
         c.bad = true;
     return check_end(&c, "request for a lease", e);
@@ -104,15 +118,6 @@ bool lease_types_write(buf *out, dtype k_type, dtype v_type)
     write_text(out, span_str(dtype_info[k_type].name));
     write_text(out, span_str(dtype_info[v_type].name));
     return !out->bad;
-}
-
-static dtype read_type(cursor *c)
-{
-    const span name = read_text(c);
-    for (int t = DTYPE_NONE + 1; t < DTYPE_COUNT && !c->bad; t++)
-        if (span_is(name, dtype_info[t].name)) return (dtype)t;
-    c->bad = true;
-    return DTYPE_F32;
 }
 
 int lease_types_read(dtype *k_type, dtype *v_type, span payload, err *e)
@@ -174,10 +179,11 @@ int lease_join_read(lease_join *j, span payload, err *e)
 
 bool lease_hashed_write(buf *out, int64_t at) { return buf_uint(out, (uint64_t)at, 8); }
 
-int64_t lease_hashed_read(span more)
+int64_t lease_hashed_read(span *more)
 {
-    cursor c = cursor_of(more);
+    cursor c = cursor_of(*more);
     const uint64_t at = cursor_u64(&c);
+    *more = cursor_take(&c, cursor_left(&c));
     return c.bad || at > INT64_MAX ? 0 : (int64_t)at;
 }
 

@@ -1,14 +1,14 @@
 /* lease_msg.h - what a leader and a node say about a lease: one rank of a plan, on a device of the node.
  *
  *     leader                                     node
- *     LEASE  spec, list of devices, rank …  ->   opens the model and its part of the plan
- *                                           <-   ANSWER when its contents were hashed, or why not
- *     MEMORY types of the cache             ->
+ *     LEASE  spec, list of devices, rank …  ->   opens the model and its part of the plan, begins to dial others: JOIN
+ *                                           <-   ANSWER when its contents were hashed, and of MEMORY; or why not
+ *     MEMORY types of the cache             ->   (where the node has several ranks, or is of protocol 3)
  *                                           <-   ANSWER bytes of a page of each group, of a slot, bytes left
- *     READY  pages, slots                   ->   makes pages, dials the ranks after its own: JOIN
+ *     READY  pages, slots                   ->   makes pages, waits for the connections between ranks
  *                                           <-   ANSWER
- *     STEP   (net/step_code.h)              ->   and data between ranks on connections of their own (net/boxes.h)
- *                                           <-   DONE
+ *     STEP   (net/step_code.h)              ->   and data between ranks (net/boxes.h): on these connections with those
+ *                                           <-   DONE    of the leader, else on some of their own
  *
  * The lease ends with the control connection. */
 #pragma once
@@ -30,6 +30,7 @@ typedef struct lease_ask {
     uint8_t list[SHA256_BYTES]; /* digest of the list, and its bytes: who has not got it asks for it (GET_LIST) */
     uint32_t list_bytes;
     uint8_t token[LINK_RANKS_MAX][LEASE_TOKEN]; /* [ranks] that a connection between it and this rank has to show */
+    dtype k_type, v_type;                       /* protocol 4: of the cache; the answer has what MEMORY answers */
 } lease_ask;
 
 typedef struct lease_memory {
@@ -54,9 +55,9 @@ bool lease_join_write(buf *out, const lease_join *j);
 int lease_join_read(lease_join *j, span payload, err *e);
 
 /* What follows in a good answer to a LEASE, from protocol 3 on: when the contents that the rank reads were hashed last
- * (contents_clock). 0: it does not say. */
+ * (contents_clock). 0: it does not say. *more: what comes behind it, from protocol 4 on: lease_memory. */
 bool lease_hashed_write(buf *out, int64_t at);
-int64_t lease_hashed_read(span more);
+int64_t lease_hashed_read(span *more);
 
 /* What follows in a good DONE: the seconds that its rank has computed. 0: malformed. */
 bool lease_seconds_write(buf *out, double seconds);

@@ -16,20 +16,28 @@
 
 #include <sys/stat.h>
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { GUESTS_MAX = 1024 };
 #define LOOK_EVERY 0.25
+static const double ASK_SECONDS = 5; /* after which a guest has said what it wants */
 
 typedef struct guest {
     struct guest *next;
     node *of;
     peer *p;
-    lease *l; /* NULL: nothing was said yet */
+    lease *_Atomic l; /* NULL: nothing was said yet, or it waits to join */
     measuring *measures;
-    int from;             /* rank there; -1: the leader */
+    int from; /* rank there; -1: the leader */
+    lease_join join;
+    bool joins;           /* it said JOIN */
+    bool waits;           /* and the lease is not there, or has no ways yet; under the lock */
+    atomic_bool asks;     /* something has begun to come that is more than a sign of life */
+    double until;         /* when it has to have asked, or its lease to be known */
     bool gone, closes;    /* its connections were lost; are being closed */
     progress_watch watch; /* of a lease with something to do */
     double rest;          /* seconds for which that has not moved */
@@ -63,6 +71,8 @@ static int guest_admit(void *ctx, peer *p, const frame_head *h, uint8_t **room, 
     guest *g = ctx;
     (void)p;
     if (g->l) return g->from < 0 ? lease_admit(g->l, h, room, e) : lease_way_admit(g->l, g->from, h, room, e);
+    if (g->joins) return err_set(e, ERR_FORMAT, "a message of kind %u before it has joined", h->kind);
+    atomic_store(&g->asks, h->kind != MSG_JOIN);
     if (h->kind == MSG_JOIN || (h->kind == MSG_MEASURE && !g->measures)) return OK;
     if (h->kind != MSG_LEASE && h->kind != MSG_TRIAL)
         return err_set(e, ERR_FORMAT, "a message of kind %u comes first", h->kind);
@@ -89,25 +99,83 @@ static int begin_lease(guest *g, uint16_t kind, span payload, err *e)
     return err_set(e, ERR_CANCELLED, "it is gone");
 }
 
-/* Finds the lease that the token is of. */
+/* ---- ranks that join */
+
+/* To the lease that the token is of. ERR_UNAVAILABLE: it waits, as its leader may be slower than the other rank, or the
+ * model there not open; ERR_BUSY: the ranks have another connection. Under the lock. */
+static int join(guest *g, err *e)
+{
+    lease *l = NULL;
+    for (guest *of = g->of->guests; of && !l; of = of->next)
+        if (of->l && of->from < 0 && !of->gone && lease_knows(of->l, &g->join)) l = of->l;
+    if (l) g->until = INFINITY;
+    int rc = l ? lease_join_way(l, &g->join, g->p, e)
+               : err_set(e, ERR_UNAVAILABLE, "it joins with a token of no lease");
+    g->waits = rc == ERR_UNAVAILABLE;
+    if (rc) return rc;
+    g->from = g->join.from;
+    g->l = l;
+    return OK;
+}
+
 static int begin_way(guest *g, span payload, err *e)
 {
     node *n = g->of;
-    lease_join join;
-    lease *l = NULL;
-    int rc = lease_join_read(&join, payload, e);
+    err why = {0};
+    g->joins = true;
+    int rc = lease_join_read(&g->join, payload, e);
+    if (rc) return rc;
     pthread_mutex_lock(&n->lock);
-    if (!rc && g->closes) rc = err_set(e, ERR_CANCELLED, "it is gone");
-    for (guest *of = n->guests; of && !rc && !l; of = of->next)
-        if (of->l && of->from < 0 && !of->gone && lease_knows(of->l, &join)) l = of->l;
-    if (!rc && !l) rc = err_set(e, ERR_FORMAT, "a rank joins with a token of no lease");
-    if (!rc) rc = lease_join_way(l, &join, g->p, e);
-    if (!rc) {
-        g->l = l;
-        g->from = join.from;
+    rc = g->closes ? err_set(&why, ERR_CANCELLED, "it is gone") : join(g, &why);
+    pthread_mutex_unlock(&n->lock);
+    if (rc == ERR_UNAVAILABLE) return OK;
+    if (rc && rc != ERR_BUSY) return err_copy(e, &why);
+    return answer_send(g->p, MSG_ANSWER, 0, rc, why.msg, (span){0}, e);
+}
+
+/* One that waits no longer, and what it is answered; held. NULL: there is none. */
+static peer *join_next(node *n, err *why)
+{
+    peer *p = NULL;
+    pthread_mutex_lock(&n->lock);
+    for (guest *g = n->guests; g && !p; g = g->next) {
+        *why = (err){0};
+        if (!g->waits || g->gone || join(g, why) == ERR_UNAVAILABLE) continue;
+        p = g->p;
+        peer_hold(p);
     }
     pthread_mutex_unlock(&n->lock);
-    return rc ? rc : answer_send(g->p, MSG_ANSWER, 0, OK, "", (span){0}, e);
+    return p;
+}
+
+static void join_all(void *ctx)
+{
+    err why;
+    for (peer *p; (p = join_next(ctx, &why)); peer_let_go(p))
+        answer_send(p, MSG_ANSWER, 0, why.code, why.msg, (span){0}, NULL);
+}
+
+/* One that has said nothing, or joins what nobody knows, for too long; held. */
+static peer *find_idle(node *n, err *why)
+{
+    peer *p = NULL;
+    pthread_mutex_lock(&n->lock);
+    for (guest *g = n->guests; g && !p; g = g->next) {
+        if (g->l || g->gone || g->asks || clock_now() < g->until) continue;
+        if (clock_now() < peer_measured_at(g->p) + ASK_SECONDS) continue;
+        *why = (err){0};
+        err_set(why, ERR_FORMAT, g->waits ? "it joins with a token of no lease" : "it says nothing");
+        p = g->p;
+        peer_hold(p);
+    }
+    pthread_mutex_unlock(&n->lock);
+    return p;
+}
+
+static void drop_idle(node *n)
+{
+    err why;
+    for (peer *p; (p = find_idle(n, &why)); peer_let_go(p)) peer_drop(p, &why);
 }
 
 static int guest_take(void *ctx, peer *p, const frame_head *h, const uint8_t *payload, err *e)
@@ -167,7 +235,7 @@ static void node_enter(void *ctx, peer *p)
         peer_close(p);
         return;
     }
-    *g = (guest){.of = n, .p = p, .from = -1};
+    *g = (guest){.of = n, .p = p, .from = -1, .until = clock_now() + ASK_SECONDS};
     pthread_mutex_lock(&n->lock);
     g->next = n->guests;
     n->guests = g;
@@ -278,6 +346,7 @@ static void look_at_leases(node *n)
 void node_tidy(node *n)
 {
     look_at_leases(n);
+    drop_idle(n);
     for (guest *g; (g = take_gone(n, false));) close_beside(n, g);
 }
 
@@ -341,7 +410,7 @@ void node_drain(node *n)
     pthread_mutex_lock(&n->lock);
     n->drains = true;
     for (const guest *g = n->guests; g; g = g->next)
-        if (g->l && g->from < 0 && !lease_measures(g->l) && peer_hello(g->p)->protocol_max >= 2)
+        if (g->l && g->from < 0 && !lease_measures(g->l) && peer_protocol(g->p) >= 2)
             peer_offer(g->p, PEER_CONTROL, &(frame_head){0, MSG_DRAINING, 0}, NULL);
     pthread_mutex_unlock(&n->lock);
 }
@@ -413,6 +482,8 @@ int node_open(node **out, const node_options *o, err *e)
                            .cache_bytes = o->cache_bytes,
                            .self = &n->self,
                            .memory = &n->memory,
+                           .met = join_all,
+                           .ctx = n,
                            .told = &n->told,
                            .done = &n->done};
     lists_open(&n->told, o->cache);

@@ -27,9 +27,11 @@ struct peer {
     char name[TCP_NAME_MAX];
     bool dialled; /* by this process: it is the leader of the two */
     hello theirs;
+    int protocol;
     peer_use use;
     double silence, beat, asks; /* seconds until it counts as dead; between signs of life; between PINGs at work */
     _Atomic double rtt, active; /* when a message of others than this file left last */
+    _Atomic double measured;    /* when a PING with a number came last */
     atomic_ullong signs;        /* bytes that signs of life put into sockets */
     atomic_ullong sent[USE_COUNT], received[USE_COUNT]; /* as peer_bytes */
     atomic_bool over;                                   /* lost, or closed */
@@ -77,12 +79,13 @@ int peer_greet(frames *f, const hello *mine, err *e)
     return rc;
 }
 
-/* The two connections of a pair, on their way. */
+/* The two connections of a pair, on their way: each a tls, then frames. */
 typedef struct dialling {
     const address *to;
     const peer_self *self;
     double seconds, until;
     tls *way[2];
+    frames *f[2];
 } dialling;
 
 /* One of them, up to the end of the handshake. */
@@ -92,7 +95,7 @@ static int reach(void *ctx, int i, err *e)
     tls *c;
     const int fd = tcp_dial(d->to, d->seconds, e);
     if (fd < 0) return fd;
-    int rc = tls_open(&c, fd, false, d->self->key, e);
+    int rc = tls_open(&c, fd, false, d->self->key, hello_name(&d->self->me), e);
     if (rc) return rc;
     while ((rc = tls_shake(c, e)) > 0)
         if (!tcp_wait(tls_socket(c), rc == TLS_WAIT_WRITE, d->until))
@@ -102,30 +105,52 @@ static int reach(void *ctx, int i, err *e)
     return rc;
 }
 
-/* Hellos on it; it is taken also when they fail. */
-static int greet(frames **out, tls *c, const dialling *d, const hello *mine, hello *theirs, err *e)
+/* The hello of one of them. */
+static int say_hello(dialling *d, peer_way i, hello *mine, err *e)
 {
-    frame_sink sink = peer_greeting(theirs);
-    frames *f = frames_open(c);
-    *out = NULL;
-    if (!f) return err_set(e, ERR_MEMORY, "out of memory");
-    int rc = peer_greet(f, mine, e);
-    if (!rc) rc = frame_take(f, &sink, d->until, e);
-    if (rc == FRAME_NONE) rc = err_set(e, ERR_IO, "no hello within %.1f s", d->seconds);
-    if (rc == FRAME_END) rc = err_set(e, ERR_IO, "it ended the connection instead of a hello");
-    if (!rc) rc = hello_check(mine, theirs, true, e);
-    if (rc) frames_close(f);
-    else *out = f;
-    return rc;
+    d->f[i] = frames_open(d->way[i]);
+    d->way[i] = NULL;
+    mine->role = i == PEER_CONTROL ? HELLO_CONTROL : HELLO_BULK;
+    return d->f[i] ? peer_greet(d->f[i], mine, e) : err_set(e, ERR_MEMORY, "out of memory");
 }
 
-/* Both connections are made at the same time, so that only the hello of the second waits for that of the first: four
- * round trips in all. */
+static int hear_hello(const dialling *d, peer_way i, const hello *mine, hello *theirs, err *e)
+{
+    frame_sink sink = peer_greeting(theirs);
+    int rc = frame_take(d->f[i], &sink, d->until, e);
+    if (rc == FRAME_NONE) rc = err_set(e, ERR_IO, "no hello within %.1f s", d->seconds);
+    if (rc == FRAME_END) rc = err_set(e, ERR_IO, "it ended the connection instead of a hello");
+    return rc ? rc : hello_check(mine, theirs, true, e);
+}
+
+/* Where both sides know how, the side that dials makes up the token and says all that it has to say at once. Else the
+ * token comes with the reply on control, and the hello on bulk has to wait for that. */
+static int greet(dialling *d, const peer_use *use, hello theirs[2], err *e)
+{
+    const bool quick = tls_named(d->way[PEER_CONTROL]) && tls_named(d->way[PEER_BULK]);
+    hello mine = d->self->me;
+    if (use->wanted && !use->wanted(use->ctx, quick)) return err_set(e, ERR_CANCELLED, "it is not wanted any more");
+    int rc = quick ? hello_random(mine.token, HELLO_TOKEN, e) : OK;
+    if (!rc) rc = say_hello(d, PEER_CONTROL, &mine, e);
+    if (!rc && quick) rc = say_hello(d, PEER_BULK, &mine, e);
+    if (!rc && quick && use->first) {
+        use->first->said = true;
+        rc = frame_send(d->f[PEER_CONTROL], &use->first->head, use->first->payload, e);
+    }
+    if (!rc) rc = hear_hello(d, PEER_CONTROL, &mine, &theirs[PEER_CONTROL], e);
+    if (!rc && !quick) {
+        memcpy(mine.token, theirs[PEER_CONTROL].token, HELLO_TOKEN);
+        rc = say_hello(d, PEER_BULK, &mine, e);
+    }
+    return rc ? rc : hear_hello(d, PEER_BULK, &mine, &theirs[PEER_BULK], e);
+}
+
+/* Both connections are made at the same time: three round trips in all, and the answer to the first message comes with
+ * the third. */
 int peer_dial(peer **out, const address *to, const peer_self *self, const peer_use *use, err *e)
 {
     char name[TCP_NAME_MAX];
-    hello mine = self->me, theirs, again;
-    frames *control = NULL, *bulk = NULL;
+    hello theirs[2];
     err local = {0};
     dialling d = {.to = to, .self = self};
     d.seconds = self->patience > 0 && self->patience < GREET_SECONDS ? self->patience : GREET_SECONDS;
@@ -133,21 +158,18 @@ int peer_dial(peer **out, const address *to, const peer_self *self, const peer_u
     *out = NULL;
     address_print(to, name);
     int rc = at_once(2, reach, &d, &local);
-    mine.role = HELLO_CONTROL;
-    if (!rc) rc = greet(&control, d.way[PEER_CONTROL], &d, &mine, &theirs, &local), d.way[PEER_CONTROL] = NULL;
-    mine.role = HELLO_BULK;
-    if (!rc) memcpy(mine.token, theirs.token, HELLO_TOKEN);
-    if (!rc) rc = greet(&bulk, d.way[PEER_BULK], &d, &mine, &again, &local), d.way[PEER_BULK] = NULL;
-    for (int i = 0; i < 2; i++) {
+    if (use->first) use->first->said = false;
+    if (!rc) rc = greet(&d, use, theirs, &local);
+    for (int i = 0; i < 2 && rc; i++) {
         if (d.way[i]) tls_bye(d.way[i]);
         tls_close(d.way[i]);
+        frames_close(d.f[i]);
     }
-    if (rc && control) frames_close(control);
     if (!rc) {
-        *out = peer_join(control, bulk, name, true, &self->me, &theirs);
+        *out = peer_join(d.f[PEER_CONTROL], d.f[PEER_BULK], name, true, &self->me, &theirs[PEER_CONTROL]);
         if (!*out) rc = err_set(&local, ERR_MEMORY, "out of memory");
     }
-    if (!rc && theirs.node != again.node) rc = err_set(&local, ERR_IO, "two processes answer there");
+    if (!rc && theirs[0].node != theirs[1].node) rc = err_set(&local, ERR_IO, "two processes answer there");
     if (!rc) rc = peer_start(*out, use, &local);
     if (!rc) return OK;
     peer_close(*out);
@@ -187,6 +209,7 @@ peer *peer_join(frames *control, frames *bulk, const char *name, bool dialled, c
     p->dialled = dialled;
     atomic_store(&p->holders, 1);
     p->theirs = *theirs;
+    p->protocol = mine->protocol_max < theirs->protocol_max ? mine->protocol_max : theirs->protocol_max;
     p->silence = longer * 1e-3 * IN_TIME;
     p->beat = longer * 1e-3 / 4 < BEAT_MOST ? longer * 1e-3 / 4 : BEAT_MOST;
     p->asks = p->silence < 1 ? p->silence : 1;
@@ -243,7 +266,7 @@ static void count(atomic_ullong *by_use, const frame_head *h)
 static void answer_sign(line *l, const uint8_t *payload)
 {
     uint8_t message[sizeof(double) + PROGRESS_BYTES];
-    if (l->of->theirs.protocol_max < 2) {
+    if (l->of->protocol < 2) {
         send_sign(l, &(frame_head){sizeof(double), MSG_PONG, 0}, payload);
         return;
     }
@@ -276,6 +299,7 @@ static int take_message(void *ctx, const frame_head *h, const uint8_t *payload, 
     switch (h->kind) {
     case MSG_PROBE: return OK;
     case MSG_PING:
+        if (h->channel) atomic_store(&p->measured, clock_now());
         if (!h->channel && h->bytes == sizeof(double)) answer_sign(l, payload);
         else send_sign(l, &(frame_head){h->bytes, MSG_PONG, h->channel}, payload);
         return OK;
@@ -349,6 +373,8 @@ int peer_start(peer *p, const peer_use *use, err *e)
 {
     pthread_attr_t small;
     p->use = *use;
+    if (use->first && use->first->said) count(p->sent, &use->first->head);
+    p->use.first = NULL;
     pthread_attr_init(&small);
     pthread_attr_setstacksize(&small, 256 << 10);
     pthread_mutex_lock(&p->lock); /* a reader may lose the peer at once, and another thread close it */
@@ -424,7 +450,9 @@ int peer_ping(peer *p, peer_way way, uint32_t bytes, double *seconds, err *e)
 
 const char *peer_name(const peer *p) { return p->name; }
 const hello *peer_hello(const peer *p) { return &p->theirs; }
+int peer_protocol(const peer *p) { return p->protocol; }
 double peer_bulk_at(const peer *p) { return frames_taken_at(p->way[PEER_BULK].f); }
+double peer_measured_at(const peer *p) { return atomic_load(&p->measured); }
 double peer_rtt(const peer *p) { return atomic_load(&p->rtt); }
 
 uint64_t peer_sent(const peer *p)

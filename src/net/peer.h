@@ -24,6 +24,14 @@ typedef struct peer_self {
 /* With the key of a file; me as hello_init leaves it. */
 int peer_self_open(peer_self *s, const char *key_file, err *e);
 
+/* What a process that dials says right behind its hello, before it has heard anything, where the other side takes that
+ * (tls_named): one frame. */
+typedef struct peer_first {
+    frame_head head;
+    const void *payload;
+    bool said; /* before an answer can come */
+} peer_first;
+
 /* What to do with messages other than those of hello and pulse. Called by reading threads, which must not wait. */
 typedef struct peer_use {
     void *ctx;
@@ -35,6 +43,10 @@ typedef struct peer_use {
     void (*tell)(void *ctx, progress *mine);
     void (*hear)(void *ctx, const progress *theirs);
     int (*look)(void *ctx, err *e);
+    /* NULL ok, of a process that dials: the message; whether the connection is still wanted (false: ERR_CANCELLED),
+     * asked before a word is said. `quick`: the first message goes with the hello. */
+    peer_first *first;
+    bool (*wanted)(void *ctx, bool quick);
 } peer_use;
 
 /* Connects to a process that listens. ERR_IO: it cannot be reached now; ERR_BUSY: it has no room; ERR_FORMAT: it will
@@ -65,7 +77,9 @@ void peer_drop(peer *p, const err *why);
 
 const char *peer_name(const peer *p);   /* the address, as it was given or came in */
 const hello *peer_hello(const peer *p); /* what it says of itself */
+int peer_protocol(const peer *p);       /* the newest that both sides speak */
 double peer_bulk_at(const peer *p);     /* clock_now when something came by bulk last */
+double peer_measured_at(const peer *p); /* when the other side last measured the way; 0: it did not */
 double peer_rtt(const peer *p);         /* seconds, of the last PING; 0: unknown yet */
 uint64_t peer_sent(const peer *p);      /* bytes that left by its sockets, but for signs of life */
 /* Adds the bytes of messages, with their heads, that were sent and received whole, by use. */

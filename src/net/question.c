@@ -30,15 +30,32 @@ void asking_lose(asking *a, const err *why)
     if (first && a->on_lost) a->on_lost(a->ctx, why);
 }
 
+void question_expect(question *q)
+{
+    pthread_mutex_lock(&q->of->lock);
+    q->asked = true;
+    q->why = (err){0};
+    progress_begin(&q->watch);
+    pthread_mutex_unlock(&q->of->lock);
+}
+
+void question_fail(question *q, const peer *p, const err *why)
+{
+    err named = *why;
+    err_wrap(&named, "%s", peer_name(p));
+    pthread_mutex_lock(&q->of->lock);
+    q->asked = false;
+    q->why = named;
+    pthread_cond_broadcast(&q->of->changed);
+    pthread_mutex_unlock(&q->of->lock);
+}
+
 int question_ask(question *q, peer *to, uint16_t kind, const buf *message, err *e)
 {
     const frame_head head = {(uint32_t)message->n, kind, 0};
     if (message->bad) return err_set(e, ERR_MEMORY, "out of memory for a message");
-    pthread_mutex_lock(&q->of->lock);
+    question_expect(q);
     q->to = to;
-    q->asked = true;
-    progress_begin(&q->watch);
-    pthread_mutex_unlock(&q->of->lock);
     int rc = peer_send(to, PEER_CONTROL, &head, message->p, e);
     if (rc) err_wrap(e, "%s", peer_name(to));
     return rc;
@@ -52,7 +69,8 @@ int question_await(question *q, double seconds, err *e)
     bool in_time = true;
     pthread_mutex_lock(&a->lock);
     while (q->asked && !a->lost && in_time) in_time = cond_wait(&a->changed, &a->lock, until);
-    if (q->asked && !a->lost) rc = err_set(e, ERR_IO, "%s: no answer within %.0f s", peer_name(q->to), seconds);
+    if (q->asked && !a->lost)
+        rc = err_set(e, ERR_IO, "%s: no answer within %.0f s", q->to ? peer_name(q->to) : "it", seconds);
     else if (q->asked) rc = err_copy(e, &a->why);
     else if (q->why.code) rc = err_copy(e, &q->why);
     pthread_mutex_unlock(&a->lock);

@@ -33,6 +33,9 @@ void asking_lose(asking *a, const err *why);
 
 /* Messages name the process ("a:7071: …"): spares are taken by that. */
 int question_ask(question *q, peer *to, uint16_t kind, const buf *message, err *e);
+/* An answer will come to what is said by other means; and it will not, for this reason (named by the process). */
+void question_expect(question *q);
+void question_fail(question *q, const peer *p, const err *why);
 /* Waits for the answer, which is in q->more if it is good; ERR_IO after so many seconds (INFINITY: never). */
 int question_await(question *q, double seconds, err *e);
 /* What who was asked says of its work. When it has stood still for too long, at most `busy` seconds: ERR_IO. */

@@ -150,7 +150,7 @@ int supply_take(supply *s, peer *to, const frame_head *h, const uint8_t *payload
     if (!rc) {
         o->to = to;
         o->channel = h->channel;
-        o->proves = peer_hello(to)->protocol_max >= PROTOCOL_LISTS;
+        o->proves = peer_protocol(to) >= PROTOCOL_LISTS;
         rc = read_wanted(s, o, h, payload, e);
     }
     if (!rc && !s->sends) {

@@ -107,7 +107,7 @@ static int set_credentials(tls *c)
 
 #define CIPHERS(list) "NORMAL:-VERS-ALL:+VERS-TLS1.3:-KX-ALL:+ECDHE-PSK:-GROUP-ALL:+GROUP-X25519:-CIPHER-ALL:" list
 
-int tls_open(tls **out, int fd, bool server, const uint8_t key[KEY_BYTES], err *e)
+int tls_open(tls **out, int fd, bool server, const uint8_t key[KEY_BYTES], const char *name, err *e)
 {
     tls *c = *out = mem_zero(1, sizeof *c);
     if (!c) {
@@ -124,6 +124,8 @@ int tls_open(tls **out, int fd, bool server, const uint8_t key[KEY_BYTES], err *
             c->session,
             has_aes() ? CIPHERS("+AES-128-GCM:+CHACHA20-POLY1305") : CIPHERS("+CHACHA20-POLY1305:+AES-128-GCM"), NULL);
     if (rc >= 0) rc = set_credentials(c);
+    if (rc >= 0 && name)
+        rc = gnutls_alpn_set_protocols(c->session, &(gnutls_datum_t){(void *)name, (unsigned)strlen(name)}, 1, 0);
     if (rc < 0) {
         tls_close(c);
         *out = NULL;
@@ -185,6 +187,12 @@ int tls_shake(tls *c, err *e)
 }
 
 bool tls_knows(const tls *c) { return gnutls_handshake_get_last_out(c->session) == GNUTLS_HANDSHAKE_FINISHED; }
+
+bool tls_named(const tls *c)
+{
+    gnutls_datum_t name;
+    return gnutls_alpn_get_selected_protocol(c->session, &name) == 0;
+}
 
 int tls_recv(tls *c, span *record, err *e)
 {

@@ -16,11 +16,15 @@ enum { TLS_WAIT_READ = 1, TLS_WAIT_WRITE }; /* not done: call again when the soc
 
 typedef struct tls tls;
 
-/* Takes a connected non-blocking socket, also when it fails. `server`: the side that was dialled. */
-int tls_open(tls **out, int fd, bool server, const uint8_t key[KEY_BYTES], err *e);
+/* Takes a connected non-blocking socket, also when it fails. `server`: the side that was dialled. `name`: of what is
+ * spoken, told in the handshake (ALPN, RFC 7301), so that who dials knows before the first message what the other side
+ * understands; NULL: none. */
+int tls_open(tls **out, int fd, bool server, const uint8_t key[KEY_BYTES], const char *name, err *e);
 /* One step of the handshake. ERR_FORMAT: the key is not accepted, or the other side speaks something else; ERR_IO: the
  * connection ended. */
 int tls_shake(tls *c, err *e);
+/* After the handshake, of either side: whether both gave the same name. */
+bool tls_named(const tls *c);
 /* Of the side that was dialled, while tls_shake waits: whether the first message of the other side showed the key. */
 bool tls_knows(const tls *c);
 /* The next record, valid until the next call; an empty one: the other side has ended the connection. */

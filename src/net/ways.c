@@ -18,9 +18,13 @@ typedef struct way {
     ways *of;
     int a, b; /* rank here, rank there */
     boxes *box;
-    peer *p;
-    bool dialled; /* by this process: then the peer is its own */
+    peer *p;     /* that it goes over */
+    bool shared; /* with others, by the mark */
+    int mark;
+    /* Under the lock of `asks`: */
     bool joined;
+    bool says;  /* a JOIN of this process is under way, or was taken */
+    peer *own;  /* dialled by this process, which closes it */
     question q; /* JOIN */
 } way;
 
@@ -29,6 +33,7 @@ struct ways {
     way *all; /* [n_way] */
     int n_way, cap;
     int lanes;
+    bool leads; /* its process dials, whatever the ranks */
     link_group *local[PLAN_LANES];
     link_tls *end[LINK_RANKS_MAX][PLAN_LANES];
     ways_use use;
@@ -133,7 +138,7 @@ uint64_t ways_sent(const ways *w, int a)
 void ways_count(const ways *w, int b, peer_bytes *to)
 {
     for (int i = 0; i < w->n_way; i++)
-        if (w->all[i].b == b && w->all[i].p) peer_count(w->all[i].p, to);
+        if (w->all[i].b == b && w->all[i].p && !w->all[i].shared) peer_count(w->all[i].p, to);
 }
 
 void ways_count_dialled(const ways *w, peer_bytes *to)
@@ -141,22 +146,45 @@ void ways_count_dialled(const ways *w, peer_bytes *to)
     pthread_mutex_t *lock = (pthread_mutex_t *)&w->asks.lock;
     pthread_mutex_lock(lock);
     for (int i = 0; i < w->n_way; i++)
-        if (w->all[i].dialled && w->all[i].joined) peer_count(w->all[i].p, to);
+        if (w->all[i].own) peer_count(w->all[i].own, to);
     pthread_mutex_unlock(lock);
 }
 
 /* ---- messages */
 
-int ways_admit(ways *w, int a, int b, const frame_head *h, uint8_t **room, err *e)
+bool ways_know(uint16_t kind) { return boxes_know(kind); }
+
+static int admit(const way *x, const frame_head *h, uint8_t **room, err *e)
 {
-    const way *x = find(w, a, b);
     if (x && boxes_know(h->kind)) return boxes_admit(x->box, h, room, e);
     return err_set(e, ERR_FORMAT, "a message of kind %u between ranks", h->kind);
+}
+
+int ways_admit(ways *w, int a, int b, const frame_head *h, uint8_t **room, err *e)
+{
+    return admit(find(w, a, b), h, room, e);
 }
 
 int ways_take(ways *w, int a, int b, const frame_head *h, const uint8_t *payload, err *e)
 {
     return boxes_deliver(find(w, a, b)->box, h, payload, e);
+}
+
+static const way *find_shared(const ways *w, const peer *p, const frame_head *h)
+{
+    for (int i = 0; w && i < w->n_way; i++)
+        if (w->all[i].shared && w->all[i].p == p && w->all[i].mark == boxes_mark(h)) return &w->all[i];
+    return NULL;
+}
+
+int ways_shared_admit(ways *w, const peer *p, const frame_head *h, uint8_t **room, err *e)
+{
+    return admit(find_shared(w, p, h), h, room, e);
+}
+
+int ways_shared_take(ways *w, const peer *p, const frame_head *h, const uint8_t *payload, err *e)
+{
+    return boxes_deliver(find_shared(w, p, h)->box, h, payload, e);
 }
 
 static int dialled_admit(void *ctx, peer *p, const frame_head *h, uint8_t **room, err *e)
@@ -173,31 +201,98 @@ static int dialled_take(void *ctx, peer *p, const frame_head *h, const uint8_t *
     return h->kind == MSG_ANSWER ? question_take(&x->q, p, h, payload, e) : ways_take(x->of, x->a, x->b, h, payload, e);
 }
 
-static void dialled_lost(void *ctx, peer *p, const err *why) { question_lost(&((way *)ctx)->q, p, why); }
+/* Before the other side has agreed nothing is lost but this try. */
+static void dialled_lost(void *ctx, peer *p, const err *why)
+{
+    way *x = ctx;
+    pthread_mutex_lock(&x->of->asks.lock);
+    const bool counts = x->own == p;
+    pthread_mutex_unlock(&x->of->asks.lock);
+    if (counts) question_lost(&x->q, p, why);
+    else question_fail(&x->q, p, why);
+}
 
 /* ---- connecting */
 
-int ways_dial(ways *w, int a, int b, const address *at, const uint8_t token[LEASE_TOKEN], const peer_self *self, err *e)
+int ways_share(ways *w, int a, int b, int mark, peer *p, err *e)
 {
     way *x = find(w, a, b);
-    const peer_use use = {x, dialled_admit, dialled_take, dialled_lost};
+    if (!x) return OK;
+    x->p = p;
+    x->mark = mark;
+    x->shared = true;
+    pthread_mutex_lock(&w->asks.lock);
+    x->joined = true;
+    pthread_mutex_unlock(&w->asks.lock);
+    return boxes_join(x->box, p, mark, e);
+}
+
+/* Whether to say JOIN. The higher rank says it to one that waits for it, which not all did before protocol 4. */
+static bool still_missing(void *ctx, bool quick)
+{
+    way *x = ctx;
+    pthread_mutex_lock(&x->of->asks.lock);
+    const bool says = !x->joined && !x->of->asks.lost && (quick || x->a < x->b || x->of->leads);
+    x->says = says;
+    pthread_mutex_unlock(&x->of->asks.lock);
+    if (says) question_expect(&x->q);
+    return says;
+}
+
+/* What became of a dialled connection. */
+static int settle(way *x, peer *p, int rc, err *e)
+{
+    asking *s = &x->of->asks;
+    pthread_mutex_lock(&s->lock);
+    const bool other = x->joined || s->lost;
+    x->says = !rc && !other;
+    if (x->says && x->q.why.code) rc = err_copy(e, &x->q.why); /* lost meanwhile */
+    if (x->says && !rc) rc = boxes_join(x->box, p, 0, e);
+    const bool wanted = x->says = x->says && !rc;
+    if (wanted) x->own = x->p = p;
+    x->joined = x->joined || wanted;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+    if (!wanted) peer_close(p);
+    return other && x->joined ? OK : rc;
+}
+
+int ways_dial(ways *w, int a, int b, const address *at, const uint8_t token[LEASE_TOKEN], const peer_self *self,
+              double seconds, err *e)
+{
+    way *x = find(w, a, b);
     lease_join join = {.from = a};
     buf message = {0};
+    peer *p = NULL;
     if (!x) return OK;
     memcpy(join.token, token, LEASE_TOKEN);
     lease_join_write(&message, &join);
-    pthread_mutex_lock(&w->asks.lock);
-    x->dialled = true;
-    pthread_mutex_unlock(&w->asks.lock);
-    int rc = peer_dial(&x->p, at, self, &use, e);
-    if (!rc) rc = boxes_join(x->box, x->p, e);
-    if (!rc) rc = question_ask(&x->q, x->p, MSG_JOIN, &message, e);
-    if (!rc) rc = question_await(&x->q, ANSWER_SECONDS, e);
+    peer_first first = {.head = {(uint32_t)message.n, MSG_JOIN, 0}, .payload = message.p};
+    const peer_use use = {.ctx = x,
+                          .admit = dialled_admit,
+                          .take = dialled_take,
+                          .lost = dialled_lost,
+                          .first = &first,
+                          .wanted = still_missing};
+    int rc = message.bad ? err_set(e, ERR_MEMORY, "out of memory for a message") : OK;
+    if (!rc) rc = peer_dial(&p, at, self, &use, e);
+    if (!rc && !first.said) rc = question_ask(&x->q, p, MSG_JOIN, &message, e);
+    if (!rc) rc = question_await(&x->q, seconds, e);
     buf_free(&message);
+    return settle(x, p, rc, e);
+}
+
+bool ways_misses(ways *w, int a, int b, double seconds)
+{
+    way *x = find(w, a, b);
+    const double until = clock_now() + seconds;
+    if (!x) return false;
     pthread_mutex_lock(&w->asks.lock);
-    x->joined = !rc;
+    for (bool in_time = true; !x->joined && !w->asks.lost && in_time;)
+        in_time = cond_wait(&w->asks.changed, &w->asks.lock, until);
+    const bool is = !x->joined && !w->asks.lost;
     pthread_mutex_unlock(&w->asks.lock);
-    return rc;
+    return is;
 }
 
 int ways_make_tokens(ways_nodes *n, int ranks, err *e)
@@ -221,12 +316,14 @@ static int dial_one(void *ctx, int i, err *e)
 {
     const dial_all *d = ctx;
     const int a = d->w->all[i].a, b = d->w->all[i].b;
-    return ways_dial(d->w, a, b, &d->n->at[b], d->n->token[a][b], d->self, e);
+    if (d->w->all[i].shared) return OK;
+    return ways_dial(d->w, a, b, &d->n->at[b], d->n->token[a][b], d->self, ANSWER_SECONDS, e);
 }
 
 int ways_dial_all(ways *w, const ways_nodes *n, const peer_self *self, err *e)
 {
     dial_all d = {w, n, self};
+    w->leads = true;
     return at_once(w->n_way, dial_one, &d, e);
 }
 
@@ -236,8 +333,9 @@ int ways_accept(ways *w, int a, int b, peer *p, err *e)
     int rc = OK;
     if (!x) return err_set(e, ERR_FORMAT, "ranks %d and %d hand each other nothing", b, a);
     pthread_mutex_lock(&w->asks.lock);
-    if (x->joined || x->dialled) rc = err_set(e, ERR_FORMAT, "rank %d has joined already", b);
-    if (!rc) rc = boxes_join(x->box, p, e);
+    if (x->joined) rc = err_set(e, ERR_BUSY, "rank %d has joined already", b);
+    else if (x->says && a < b) rc = err_set(e, ERR_BUSY, "rank %d joins by itself", a);
+    if (!rc) rc = boxes_join(x->box, p, 0, e);
     if (!rc) x->p = p;
     x->joined = x->joined || !rc;
     pthread_cond_broadcast(&w->asks.changed);
@@ -245,20 +343,20 @@ int ways_accept(ways *w, int a, int b, peer *p, err *e)
     return rc;
 }
 
-int ways_wait(ways *w, double seconds, err *e)
+int ways_wait(ways *w, double seconds, int *missing, err *e)
 {
     const double until = clock_now() + seconds;
     asking *s = &w->asks;
-    int rc = OK, missing = -1;
+    int rc = OK;
     pthread_mutex_lock(&s->lock);
     for (bool in_time = true;; in_time = cond_wait(&s->changed, &s->lock, until)) {
-        missing = -1;
+        *missing = -1;
         for (int i = 0; i < w->n_way; i++)
-            if (!w->all[i].joined) missing = w->all[i].b;
-        if (missing < 0 || s->lost || !in_time) break;
+            if (!w->all[i].joined) *missing = w->all[i].b;
+        if (*missing < 0 || s->lost || !in_time) break;
     }
     if (s->lost) rc = err_copy(e, &s->why);
-    else if (missing >= 0) rc = err_set(e, ERR_IO, "rank %d did not connect within %.0f seconds", missing, seconds);
+    else if (*missing >= 0) rc = err_set(e, ERR_IO, "rank %d did not connect within %.0f seconds", *missing, seconds);
     pthread_mutex_unlock(&s->lock);
     return rc;
 }
@@ -270,7 +368,7 @@ void ways_stop(ways *w)
         way *x = &w->all[i];
         if (x->p) peer_drop(x->p, &why);
         boxes_stop(x->box);
-        if (!x->dialled) x->p = NULL; /* its owner closes it */
+        if (!x->own && !x->shared) x->p = NULL; /* its owner closes it */
     }
 }
 
@@ -278,8 +376,7 @@ void ways_close(ways *w)
 {
     if (!w) return;
     for (int i = 0; i < w->n_way; i++) boxes_stop(w->all[i].box);
-    for (int i = 0; i < w->n_way; i++)
-        if (w->all[i].dialled) peer_close(w->all[i].p);
+    for (int i = 0; i < w->n_way; i++) peer_close(w->all[i].own);
     for (int i = 0; i < w->n_way; i++) {
         boxes_close(w->all[i].box);
         buf_free(&w->all[i].q.more);

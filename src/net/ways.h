@@ -1,8 +1,10 @@
 /* ways.h - the connections between ranks in different processes: one for each two that hand each other something, with
  * boxes for the channels between them.
  *
- * Who has the lower rank dials, and a leader always does. A connection shows the token that the leader gave both
- * sides, so nobody else can take a rank's place. When one connection is lost, all are: the ranks cannot go on. */
+ * Ranks of the leader use the connections of the lease (ways_share), from protocol 4 on. Of two ranks on nodes either
+ * may dial (net/meet.h); a connection shows the token that the leader gave both sides, so nobody else can take a rank's
+ * place. Where both dial, that of the lower rank counts, unless that rank took the other's before it had said anything.
+ * When one connection is lost, all are: the ranks cannot go on. */
 #pragma once
 #include "net/lease_msg.h"
 #include "net/peer.h"
@@ -33,17 +35,25 @@ typedef struct ways_nodes {
 
 /* Makes boxes, and the link among threads, for the ranks here; here [ranks]. The shape is used while it opens. */
 int ways_open(ways **out, const ways_shape *s, const bool *here, const ways_use *use, err *e);
-/* Dials the process that has rank b, for rank a, which is here; does nothing when they hand each other nothing. */
+/* Rank a, which is here, reaches rank b by this connection, which stays its owner's; messages both ways bear the mark
+ * (the rank that is the leader's). Before any message of a box can come. */
+int ways_share(ways *w, int a, int b, int mark, peer *p, err *e);
+/* Dials the process that has rank b, for rank a, which is here, and waits so long for it to agree; does nothing when
+ * they hand each other nothing, or the other side was quicker. It may be tried again after it failed. */
 int ways_dial(ways *w, int a, int b, const address *at, const uint8_t token[LEASE_TOKEN], const peer_self *self,
-              err *e);
+              double seconds, err *e);
+/* Whether ranks a, which is here, and b are without a connection that they need, still after so many seconds. False
+ * also when all are lost. */
+bool ways_misses(ways *w, int a, int b, double seconds);
 int ways_make_tokens(ways_nodes *n, int ranks, err *e);
 /* ways_dial from every rank here, of a leader. */
 int ways_dial_all(ways *w, const ways_nodes *n, const peer_self *self, err *e);
 /* A process that dialled showed the token for ranks b there and a here: its messages go to the boxes from now on.
- * ERR_FORMAT: they hand each other nothing, or it is there already. Does not wait. */
+ * ERR_FORMAT: they hand each other nothing; ERR_BUSY: there is a connection already, or one that comes first. Does not
+ * wait. */
 int ways_accept(ways *w, int a, int b, peer *p, err *e);
-/* Waits until all are there. */
-int ways_wait(ways *w, double seconds, err *e);
+/* Waits until all are there. *missing: the rank that one is missing to; -1: all are there, or lost. */
+int ways_wait(ways *w, double seconds, int *missing, err *e);
 link_end *ways_end(const ways *w, int a, int lane); /* of a rank here */
 /* Bytes that connections of rank a, which is here, have put into sockets, but for signs of life. Not after one of them
  * was closed. */
@@ -52,9 +62,12 @@ uint64_t ways_sent(const ways *w, int a);
 void ways_count(const ways *w, int b, peer_bytes *to);
 void ways_count_dialled(const ways *w, peer_bytes *to); /* of those that this process dialled */
 
-/* Messages of an accepted connection, as peer_use has them. */
+/* Messages of an accepted connection, as peer_use has them; and of a shared one. */
 int ways_admit(ways *w, int a, int b, const frame_head *h, uint8_t **room, err *e);
 int ways_take(ways *w, int a, int b, const frame_head *h, const uint8_t *payload, err *e);
+bool ways_know(uint16_t kind); /* messages of boxes */
+int ways_shared_admit(ways *w, const peer *p, const frame_head *h, uint8_t **room, err *e);
+int ways_shared_take(ways *w, const peer *p, const frame_head *h, const uint8_t *payload, err *e);
 /* Ends all waiting of ranks; they fail with this. */
 void ways_fail(ways *w, const err *why);
 bool ways_failed(const ways *w); /* that was called, or a connection is lost */

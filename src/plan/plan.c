@@ -429,4 +429,6 @@ int plan_sharers(const plan *l)
     return n;
 }
 
+const char *plan_own_node(const plan *l) { return l->ranks[l->self].node; }
+
 const char *plan_node(const plan *l, int i) { return is_here(l, &l->ranks[i]) ? NULL : l->ranks[i].node; }

@@ -117,3 +117,4 @@ const plan_options *plan_asked(const plan *l);
 const char *plan_node(const plan *l, int i);
 /* Ranks on the same node as the one here, with it. */
 int plan_sharers(const plan *l);
+const char *plan_own_node(const plan *l); /* how the process that leads calls the node of the rank here; "": it leads */
