@@ -289,13 +289,59 @@ static void the_port_is_printed(void **unused)
     buf_free(&errors);
 }
 
+/* ---- the log */
+
+/* Runs a shell line while a node lends, $N its address and $K the key; the node's log. */
+static void log_of(const nodes *n, const char *shell, buf *log)
+{
+    char line[3000];
+    snprintf(line, sizeof line,
+             "K=%s; F=said.%d; mkfifo $F && { $P node --listen 127.0.0.1:0 --key-file $K >$F & } && node=$! && "
+             "read _ _ N _ <$F && N=${N%%,} && { %s; } 2>/dev/null; sleep 0.3; kill $node; wait $node; rm $F",
+             n->key, getpid(), shell);
+    assert_int_equal(command_shell("/tmp", line, log), 0);
+}
+
+/* The line with this part, which begins with date and time. */
+static void expect_line(const buf *log, const char *part)
+{
+    const char *at = strstr(buf_cstr((buf *)log), part), *from = at;
+    while (from && from > (const char *)log->p && from[-1] != '\n') from--;
+    int year, month, day, hour, minute;
+    double second;
+    if (!at || sscanf(from, "%d-%d-%dT%d:%d:%lfZ ", &year, &month, &day, &hour, &minute, &second) != 6 || year < 2026)
+        fail_msg("no line with \"%s\": %s", part, buf_cstr((buf *)log));
+}
+
+/* When leases begin and end, of whom, with what, and why. */
+static void the_log_tells_of_leases(void **unused)
+{
+    (void)unused;
+    nodes n;
+    buf log = {0};
+    nodes_open(&n, NULL, NULL);
+    log_of(&n, "$P run --log-level error --key-file $K --devices $N/cpu:1\\;cpu:1 -p Hello -n 4 >/dev/null", &log);
+    expect_line(&log, "lease of 127.0.0.1:");
+    expect_line(&log, ": rank 1 of 3 is ready: ");
+    expect_line(&log, " layers, ");
+    expect_line(&log, ": rank 1 of 3 has ended after ");
+    expect_line(&log, " steps: the leader has left\n");
+    log_of(&n,
+           "$P run --log-level error --key-file $K --devices $N/cpu:1\\;cpu:1 -p Hello -n 2000 --ignore-eos >$F.text & "
+           "leader=$!; until test -s $F.text; do sleep 0.02; done; kill -9 $leader; rm $F.text",
+           &log);
+    expect_line(&log, " steps: the leader is lost: ");
+    nodes_close(&n);
+    buf_free(&log);
+}
+
 int main(void)
 {
     setenv("XDG_CACHE_HOME", "/proc", 1); /* where no digest can be kept */
     log_set_level("error");
-    const struct CMUnitTest tests[] = {cmocka_unit_test(tells_what_it_does), cmocka_unit_test(tells_what_it_refuses),
-                                       cmocka_unit_test(not_everybody_is_told),
-                                       cmocka_unit_test(wrong_addresses_are_refused),
-                                       cmocka_unit_test(the_port_is_printed)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tells_what_it_does),    cmocka_unit_test(tells_what_it_refuses),
+        cmocka_unit_test(not_everybody_is_told), cmocka_unit_test(wrong_addresses_are_refused),
+        cmocka_unit_test(the_port_is_printed),   cmocka_unit_test(the_log_tells_of_leases)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

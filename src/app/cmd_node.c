@@ -165,6 +165,7 @@ static int run_node(const invocation *v, err *e)
     no.n_model = split_paths(text, models);
     struct sigaction act = {.sa_handler = on_signal};
     signal(SIGPIPE, SIG_IGN);
+    log_set_times(true);
     if (o->metrics) rc = node_http_open(&web, &web_at, o->api_key_file, o->allow_host, e);
     if (!rc) rc = node_open(&n, &no, e); /* which --verify makes long: a signal ends it */
     sigaction(SIGTERM, &act, NULL);

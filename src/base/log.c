@@ -12,7 +12,7 @@
 
 static const char *const words[] = {"error", "warn", "info", "debug"};
 static atomic_int threshold = LOG_INFO, bar_width; /* of a bar that has not ended */
-static atomic_bool as_json;
+static atomic_bool as_json, with_times;
 
 int log_set_level(const char *word)
 {
@@ -35,17 +35,27 @@ static void write_all(const char *p, size_t n)
 }
 
 void log_set_json(bool on) { atomic_store(&as_json, on); }
+void log_set_times(bool on) { atomic_store(&with_times, on); }
+
+enum { WHEN = 40 };
+
+/* "2026-11-27T13:36:16.042Z" */
+static const char *print_now(char to[WHEN])
+{
+    struct timespec now;
+    struct tm utc;
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &utc);
+    const size_t n = strftime(to, WHEN, "%Y-%m-%dT%H:%M:%S", &utc);
+    snprintf(to + n, WHEN - n, ".%03ldZ", now.tv_nsec / 1000000);
+    return to;
+}
 
 /* The head of a JSON line, up to its first own member. */
 static int json_head(char *to, size_t size, log_level level)
 {
-    struct timespec now;
-    struct tm utc;
-    char when[32];
-    clock_gettime(CLOCK_REALTIME, &now);
-    gmtime_r(&now.tv_sec, &utc);
-    strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &utc);
-    return snprintf(to, size, "{\"time\":\"%s.%03ldZ\",\"level\":\"%s\",", when, now.tv_nsec / 1000000, words[level]);
+    char when[WHEN];
+    return snprintf(to, size, "{\"time\":\"%s\",\"level\":\"%s\",", print_now(when), words[level]);
 }
 
 /* Names from files and requests must not steer a terminal or forge a line. */
@@ -88,8 +98,10 @@ void log_line(log_level level, const char *fmt, ...)
         at += quote(line + at, text);
         line[at++] = '}';
     } else {
-        at = (size_t)snprintf(line, sizeof line, "%s%s%s", level == LOG_INFO ? "" : words[level],
-                              level == LOG_INFO ? "" : ": ", text);
+        char when[WHEN];
+        const bool timed = atomic_load(&with_times);
+        at = (size_t)snprintf(line, sizeof line, "%s%s%s%s%s", timed ? print_now(when) : "", timed ? " " : "",
+                              level == LOG_INFO ? "" : words[level], level == LOG_INFO ? "" : ": ", text);
     }
     line[at++] = '\n';
     log_progress_end();

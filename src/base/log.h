@@ -9,6 +9,8 @@ int log_set_level(const char *word);
 void log_line(log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* From here on every line is a JSON object: {"time", "level", "message"}. */
 void log_set_json(bool on);
+/* From here on every line of text begins with date and time (UTC), as those in JSON have them. */
+void log_set_times(bool on);
 /* An event of several values: `text` as a line, or in JSON the members `"a":1,"b":2` instead of "message". */
 void log_event(log_level level, const char *text, const char *members);
 

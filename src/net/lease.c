@@ -5,6 +5,7 @@
  * only when there is a place for it. */
 #include "net/lease.h"
 
+#include "base/clock.h"
 #include "base/idle_work.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -21,6 +22,7 @@
 #include "net/trial_side.h"
 #include "plan/drive.h"
 #include "plan/far.h"
+#include "plan/plan_part.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -57,6 +59,7 @@ struct lease {
     buf pending;           /* of a message for the worker */
     uint16_t pending_kind; /* 0: none */
     bool opened, ready, over;
+    double ready_at;       /* clock_now */
     uint64_t sent, done;   /* steps: to the plan; and collected */
     bool carries;          /* out a message, on the worker */
     clockid_t worker_time; /* the processor time of that */
@@ -490,6 +493,29 @@ static int get_ready(lease *l, span payload, err *e)
     return rc;
 }
 
+static void say_ready(lease *l)
+{
+    plan_part *parts;
+    const int n = plan_segments(l->l), rank = l->ask.rank;
+    int layers = 0;
+    for (int i = 0; i < n; i++)
+        if (!i || plan_group_of(l->l, i) != plan_group_of(l->l, i - 1)) layers += plan_layers_of(l->l, i);
+    l->ready_at = clock_now();
+    if (plan_parts(l->l, &parts, NULL)) return;
+    log_line(LOG_INFO, "lease of %s: rank %d of %d is ready: %.80s, %d of %d layers, %.1f MiB of weights",
+             peer_name(l->control), rank, n, l->m->arch, plan_layers_of(l->l, rank), layers,
+             (double)parts[rank].weight_bytes / 0x1p20);
+    mem_free(parts);
+}
+
+void lease_say_end(const lease *l, const char *why)
+{
+    if (!l->ready_at) return;
+    log_line(LOG_INFO, "lease of %s: rank %d of %d has ended after %.1f s and %" PRIu64 " steps: %s",
+             peer_name(l->control), l->ask.rank, l->ask.ranks, clock_now() - l->ready_at, l->done,
+             why ? why : l->why.msg);
+}
+
 /* One collective of a trial. */
 static int test(lease *l, span payload, buf *out, err *e)
 {
@@ -522,8 +548,7 @@ static void carry_out(lease *l, uint16_t kind, span payload)
                                   : get_ready(l, payload, &e);
     if (rc && rc != ERR_CANCELLED) atomic_fetch_add(&l->host->done->refused, kind == MSG_LEASE || kind == MSG_READY);
     if (rc) log_line(LOG_WARN, "%s: %s", peer_name(l->control), e.msg);
-    else if (kind == MSG_READY)
-        log_line(LOG_INFO, "%s: rank %d of %d is ready", peer_name(l->control), l->ask.rank, l->ask.ranks);
+    else if (kind == MSG_READY) say_ready(l);
     if (answer_send(l->control, MSG_ANSWER, 0, rc, e.msg, buf_span(&more), &e)) lease_end(l, &e);
     pthread_mutex_lock(&l->lock);
     l->carries = false;

@@ -57,6 +57,8 @@ void lease_look(lease *l);
 /* The leader or another rank is gone: work ends. From any thread, does not wait. */
 void lease_end(lease *l, const err *why);
 bool lease_is_over(const lease *l);
+/* After lease_stop, a line of the log where it was ready. why: NULL: as lease_end was told. */
+void lease_say_end(const lease *l, const char *why);
 /* After lease_end: waits for its threads; then nothing of it uses a connection. Not from a reading thread. */
 void lease_stop(lease *l);
 /* When its connections were closed; NULL ok. */

@@ -39,6 +39,7 @@ typedef struct guest {
     atomic_bool asks;     /* something has begun to come that is more than a sign of life */
     double until;         /* when it has to have asked, or its lease to be known */
     bool gone, closes;    /* its connections were lost; are being closed */
+    err lost;             /* gone: why */
     progress_watch watch; /* of a lease with something to do */
     double rest;          /* seconds for which that has not moved */
     uint8_t *room;
@@ -200,12 +201,17 @@ static int guest_take(void *ctx, peer *p, const frame_head *h, const uint8_t *pa
 static void guest_lost(void *ctx, peer *p, const err *why)
 {
     guest *g = ctx;
+    const bool left = strcmp(why->msg, PEER_LEFT) == 0;
+    err say = {0};
     if (why->code == ERR_FORMAT) log_line(LOG_WARN, "%s: %s", peer_name(p), why->msg);
+    if (g->from < 0) err_set(&say, why->code, "the leader %s%s", left ? "has left" : "is lost: ", left ? "" : why->msg);
+    else err_set(&say, why->code, "rank %d %s%s", g->from, left ? "has left" : "is lost: ", left ? "" : why->msg);
     pthread_mutex_lock(&g->of->lock);
     lease *l = g->l;
     g->gone = true;
+    g->lost = say;
     pthread_mutex_unlock(&g->of->lock);
-    if (l) lease_end(l, why);
+    if (l) lease_end(l, &say);
 }
 
 static void guest_tell(void *ctx, progress *mine)
@@ -290,9 +296,13 @@ static void close_guests(guest *all)
     for (guest *g = all, *next; g; g = next) {
         next = g->next;
         const bool leads = g->l && g->from < 0;
+        pthread_mutex_lock(&g->of->lock);
+        const err lost = g->lost; /* before this ends the connection */
+        pthread_mutex_unlock(&g->of->lock);
         if (g->l) lease_end(g->l, &ended);
         if (g->l) lease_stop(g->l);
         measuring_close(g->measures);
+        if (leads) lease_say_end(g->l, lost.code ? lost.msg : NULL);
         peer_close(g->p);
         if (leads) lease_close(g->l);
         mem_free(g->room);

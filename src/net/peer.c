@@ -362,7 +362,7 @@ static void *read_line(void *arg)
         const double look = clock_now() + (keep_warm(l) && p->beat > WARM_EVERY ? WARM_EVERY / 2 : p->beat / 2);
         rc = frame_take(l->f, &to, dead < look ? dead : look, &e);
         if (rc == FRAME_NONE) rc = OK;
-        if (rc == FRAME_END) rc = err_set(&e, ERR_IO, "it ended the connection");
+        if (rc == FRAME_END) rc = err_set(&e, ERR_IO, PEER_LEFT);
         if (!rc && l == &p->way[PEER_CONTROL]) rc = keep_alive(p, &e);
     }
     peer_drop(p, &e);

@@ -32,6 +32,8 @@ typedef struct peer_first {
     bool said; /* before an answer can come */
 } peer_first;
 
+#define PEER_LEFT "it ended the connection" /* why one is lost that left of its own will */
+
 /* What to do with messages other than those of hello and pulse. Called by reading threads, which must not wait. */
 typedef struct peer_use {
     void *ctx;
