@@ -18,8 +18,9 @@ struct frames {
     bool dead;        /* a record was not sent whole */
     uint8_t record[TLS_RECORD];
     _Atomic double sent_at, taken_at;
-    frame_head in; /* the large frame that comes in */
-    uint8_t *room; /* its payload; NULL: none is under way */
+    atomic_ullong taken; /* bytes of payloads */
+    frame_head in;       /* the large frame that comes in */
+    uint8_t *room;       /* its payload; NULL: none is under way */
     uint32_t in_at;
 };
 
@@ -178,5 +179,7 @@ int frame_take(frames *f, const frame_sink *to, double until, err *e)
         if (!tcp_wait(tls_socket(f->c), false, until)) return FRAME_NONE;
     if (rc) return rc;
     atomic_store_explicit(&f->taken_at, clock_now(), memory_order_relaxed);
+    if (record.n > FRAME_HEAD) atomic_fetch_add_explicit(&f->taken, record.n - FRAME_HEAD, memory_order_relaxed);
     return record.n ? frame_record(f, record, to, e) : FRAME_END;
 }
+uint64_t frames_taken(const frames *f) { return atomic_load(&f->taken); }

@@ -57,3 +57,4 @@ int frame_record(frames *f, span record, const frame_sink *to, err *e);
 /* When something was sent and received last (clock_now). */
 double frames_sent_at(const frames *f);
 double frames_taken_at(const frames *f);
+uint64_t frames_taken(const frames *f); /* bytes of payloads so far, also of frames that are under way */

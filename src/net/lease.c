@@ -102,7 +102,7 @@ void lease_progress(lease *l, progress *out)
     if (l->carries) clock_gettime(l->worker_time, &t);
     pthread_mutex_unlock(&l->lock);
     if (carries) out->work += (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
-    if (carries && l->fetches) out->work += (uint64_t)(peer_bulk_at(l->control) * 1000);
+    if (carries && l->fetches) out->work += peer_bulk_taken(l->control);
     if (!ready || carries) return;
     const plan_progress steps = plan_progress_now(l->l);
     out->work += steps.work;

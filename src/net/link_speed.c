@@ -11,6 +11,7 @@
 
 enum { PING_BYTES = 8192, PINGS_MIN = 5, PINGS_MAX = 2000, WARM = 5 };
 static const double LINK_SECONDS = 0.5;
+static const double ASK_SECONDS = 12; /* for a node that dials another, measures, and answers */
 
 static int by_value(const void *a, const void *b)
 {
@@ -92,7 +93,7 @@ static int measure_between(link_speed *out, const address *a, const address *b, 
     buf_str(&message, name);
     int rc = peer_dial(&p, a, self, &use, e);
     if (!rc) rc = question_ask(&q, p, MSG_MEASURE, &message, e);
-    if (!rc) rc = question_await(&q, INFINITY, e);
+    if (!rc) rc = question_await(&q, ASK_SECONDS, e);
     if (!rc && (rc = measure_read(out, buf_span(&q.more), e))) err_wrap(e, "%s", peer_name(p));
     peer_close(p);
     asking_close(&asks);

@@ -451,7 +451,7 @@ int peer_ping(peer *p, peer_way way, uint32_t bytes, double *seconds, err *e)
 const char *peer_name(const peer *p) { return p->name; }
 const hello *peer_hello(const peer *p) { return &p->theirs; }
 int peer_protocol(const peer *p) { return p->protocol; }
-double peer_bulk_at(const peer *p) { return frames_taken_at(p->way[PEER_BULK].f); }
+uint64_t peer_bulk_taken(const peer *p) { return frames_taken(p->way[PEER_BULK].f); }
 double peer_measured_at(const peer *p) { return atomic_load(&p->measured); }
 double peer_rtt(const peer *p) { return atomic_load(&p->rtt); }
 

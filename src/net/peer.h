@@ -77,13 +77,13 @@ int peer_ping(peer *p, peer_way way, uint32_t bytes, double *seconds, err *e);
 /* Ends the connections; `lost` is called with this message. From any thread. */
 void peer_drop(peer *p, const err *why);
 
-const char *peer_name(const peer *p);   /* the address, as it was given or came in */
-const hello *peer_hello(const peer *p); /* what it says of itself */
-int peer_protocol(const peer *p);       /* the newest that both sides speak */
-double peer_bulk_at(const peer *p);     /* clock_now when something came by bulk last */
-double peer_measured_at(const peer *p); /* when the other side last measured the way; 0: it did not */
-double peer_rtt(const peer *p);         /* seconds, of the last PING; 0: unknown yet */
-uint64_t peer_sent(const peer *p);      /* bytes that left by its sockets, but for signs of life */
+const char *peer_name(const peer *p);    /* the address, as it was given or came in */
+const hello *peer_hello(const peer *p);  /* what it says of itself */
+int peer_protocol(const peer *p);        /* the newest that both sides speak */
+uint64_t peer_bulk_taken(const peer *p); /* bytes of messages that came by bulk; signs of life there have none */
+double peer_measured_at(const peer *p);  /* when the other side last measured the way; 0: it did not */
+double peer_rtt(const peer *p);          /* seconds, of the last PING; 0: unknown yet */
+uint64_t peer_sent(const peer *p);       /* bytes that left by its sockets, but for signs of life */
 /* Adds the bytes of messages, with their heads, that were sent and received whole, by use. */
 typedef struct peer_bytes {
     uint64_t sent[USE_COUNT], received[USE_COUNT];
