@@ -1,5 +1,6 @@
 /* faulty_rows.c - what a query is told when its rows are no numbers: where that was noticed first. */
 #include "engine/engine_state.h"
+#include "plan/plan_show.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -12,6 +13,15 @@ static void name_layer(const engine *g, const op *o, char to[60])
     if (o->layer < 0) snprintf(to, 60, "%s the layers", after ? "after" : "before");
     else if (o->layer < g->prog->n_enc) snprintf(to, 60, "in layer %d of the encoder", o->layer);
     else snprintf(to, 60, "in layer %d", o->layer - g->prog->n_enc);
+}
+
+/* Where the model is on several devices: which has computed it. */
+static void name_rank(const plan *l, int rank, char to[PLAN_DEVICE_NAME + 40])
+{
+    char name[PLAN_DEVICE_NAME];
+    const int n = plan_segments(l);
+    *to = 0;
+    if (n > 1) snprintf(to, PLAN_DEVICE_NAME + 40, " (rank %d of %d, %s)", rank, n, plan_device_name(l, rank, name));
 }
 
 /* Of a step that began with position `before` of the session. */
@@ -29,16 +39,17 @@ int row_fault_error(const engine *g, const batch *b, int32_t k, int64_t before, 
 {
     const row_fault *faults = plan_faults(g->placed), *x = faults ? &faults[k] : NULL;
     const char *reduce = plan_reduces(g->placed), *wire = plan_wire(g->placed);
-    char layer[60], token[80], codec[80];
+    char layer[60], token[80], codec[80], rank[PLAN_DEVICE_NAME + 40];
     if (!x || x->how == ROW_GOOD) return OK;
     if (reduce && !strcmp(reduce, "f32")) reduce = NULL;
     name_layer(g, &g->prog->ops[x->op], layer);
     name_token(g, b, k, before, x, token);
     snprintf(codec, sizeof codec, "%s%s%s%s%s", reduce ? "--reduce " : "", reduce ? reduce : "",
              reduce && wire ? " or " : "", wire ? "--wire " : "", wire ? wire : "");
+    name_rank(g->placed, x->rank, rank);
     if (x->how == ROW_NOT_FINITE)
-        return err_set(e, ERR_LIMIT, "the model computed no finite numbers for %s %s, before any %s", token, layer,
-                       codec);
+        return err_set(e, ERR_LIMIT, "the model computed no finite numbers for %s %s%s, before any %s", token, layer,
+                       rank, codec);
     return err_set(e, ERR_LIMIT, "%s cannot hold a row of %s %s: use f32", codec, token, layer);
 }
 

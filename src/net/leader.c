@@ -227,7 +227,8 @@ static int control_take(void *ctx, peer *p, const frame_head *h, const uint8_t *
     row_fault x;
     int32_t k;
     for (size_t i = 0; !rc && lease_faults_read(more, i, &k, &x); i++)
-        if (!plan_far_fault(r->of->l, h->channel, k, &x)) return err_set(e, ERR_FORMAT, "a row of no step is at fault");
+        if (!plan_far_fault(r->of->l, r->rank, h->channel, k, &x))
+            return err_set(e, ERR_FORMAT, "a row of no step is at fault");
     if (rc == ERR_UNAVAILABLE) asking_lose(&r->of->asks, &why); /* its weights are not whole: others may have them */
     note_moved(r->of, true);
     if (h->channel == r->done++ && plan_far_done(r->of->l, r->rank, h->channel, took, rc, why.msg)) return OK;

@@ -62,7 +62,7 @@ static void put_part(plan *l, rank_lane *a, flight *f, uint32_t k, int from, int
     if (!*rc && came) *rc = came, *e = late;
     if (!*rc && a->plain) {
         decode_rows(a->of, bytes, cols, rows, a->plain);
-        row_faults_find(l, f, l->cross[k].t, true, a->plain, rows, cols);
+        row_faults_find(l, f, &(rows_seen){l->cross[k].t, true, (int)(a->of - l->ranks), a->plain, rows, cols});
     }
     turn_take_for_rows(a);
     if (!*rc) *rc = s->be->act_put(s->on, s, l->cross[k].t, col0, cols, rows, a->plain ? a->plain : bytes, e);
@@ -136,7 +136,7 @@ static void get_outputs(plan *l, rank_lane *a, flight *f, int *rc, err *e)
         if (!*rc && c->divided) step_tap_columns(f->st, l->p, c->t, part->columns, rows, plain);
         const int64_t cols = part->columns.to - part->columns.from;
         if (!*rc && a->plain) {
-            row_faults_find(l, f, c->t, false, plain, rows, cols);
+            row_faults_find(l, f, &(rows_seen){c->t, false, (int)(r - l->ranks), plain, rows, cols});
             encode_rows(r, plain, cols, rows, (uint8_t *)to);
         }
         int sent = far_post_readers(a, k, to, &late);

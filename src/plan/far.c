@@ -75,13 +75,15 @@ bool plan_far_done(plan *l, int rank, uint64_t number, double busy, int rc, cons
     return known;
 }
 
-bool plan_far_fault(plan *l, uint64_t number, int32_t k, const row_fault *x)
+bool plan_far_fault(plan *l, int rank, uint64_t number, int32_t k, const row_fault *x)
 {
+    row_fault there = *x;
+    there.rank = rank;
     pthread_mutex_lock(&l->lock);
     flight *f = &l->flights[number % (uint64_t)l->in_flight];
     const bool known = number >= l->collected && number < l->sent && k >= 0 && k < f->st->n_seq &&
                        (x->how == ROW_NOT_FINITE || x->how == ROW_NOT_HELD) && x->op < l->p->n_op;
-    if (known) row_fault_note(f, k, x);
+    if (known) row_fault_note(f, k, &there);
     pthread_mutex_unlock(&l->lock);
     return known;
 }

@@ -12,7 +12,7 @@ uint64_t plan_channel_bytes(const plan *l, int a, int b, int channel);
  * False: that step is not under way. Each rank tells it once a step. From any thread. */
 bool plan_far_done(plan *l, int rank, uint64_t number, double busy, int rc, const char *why);
 /* Before that: a row of sequence k is at fault there. False: that step is not under way, or has no such sequence. */
-bool plan_far_fault(plan *l, uint64_t number, int32_t k, const row_fault *x);
+bool plan_far_fault(plan *l, int rank, uint64_t number, int32_t k, const row_fault *x);
 /* How far the ranks here are, for who wonders whether they stand still. `work` moves while they compute, by the time of
  * the processor that their threads use; `alive` while they can run; waits: the rank for whose rows one of them waits,
  * -1: none does. From any thread. */

@@ -20,6 +20,7 @@ typedef struct row_fault {
     uint8_t how; /* row_state */
     uint32_t op; /* of the whole program: the one whose result it is */
     int32_t row; /* of the step's rows of tokens, or of an encoder */
+    int rank;    /* that found it */
 } row_fault;
 
 /* Steps that a device may have begun at once; each has ends of links of its own (far.h). */

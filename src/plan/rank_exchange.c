@@ -204,7 +204,8 @@ static void find_faults(const exchanging *x, bool coded)
 {
     plan *l = x->a->of->of;
     flight *f = &l->flights[x->a->next % (uint64_t)l->in_flight];
-    row_faults_find(l, f, x->k->t, coded, x->a->rows, x->rows, width_of_row(x));
+    const int rank = (int)(x->a->of - l->ranks);
+    row_faults_find(l, f, &(rows_seen){x->k->t, coded, rank, x->a->rows, x->rows, width_of_row(x)});
 }
 
 void rank_exchange(rank_lane *a, const cut_coll *k, uint32_t number, const step *st, int *rc, err *e)

@@ -22,7 +22,8 @@ static bool is_finite(const float *x, int64_t n)
 static bool comes_before(const row_fault *a, const row_fault *b)
 {
     if (!b->how || a->op != b->op) return !b->how || a->op < b->op;
-    return a->how != b->how ? a->how < b->how : a->row < b->row;
+    if (a->how != b->how) return a->how < b->how;
+    return a->row != b->row ? a->row < b->row : a->rank < b->rank;
 }
 
 void row_fault_note(flight *f, int32_t k, const row_fault *x)
@@ -48,17 +49,17 @@ static uint32_t writer_of(const program *p, ref t)
     return i;
 }
 
-void row_faults_find(plan *l, flight *f, ref t, bool coded, const float *rows, int64_t n, int64_t width)
+void row_faults_find(plan *l, flight *f, const rows_seen *s)
 {
     const step *st = f->st;
-    const uint8_t axis = l->p->tensors[t].axis;
-    for (int64_t i = 0; i < n; i++) {
-        if (is_finite(rows + i * width, width)) continue;
+    const uint8_t axis = l->p->tensors[s->t].axis;
+    for (int64_t i = 0; i < s->n; i++) {
+        if (is_finite(s->rows + i * s->width, s->width)) continue;
         const int32_t row = axis == AXIS_OUT   ? st->out[i]
                             : axis == AXIS_EXP ? (int32_t)(i / l->p->n_used)
                             : axis == AXIS_SEQ ? st->tok.seq_row[st->pool[i]]
                                                : (int32_t)i;
-        const row_fault x = {coded ? ROW_NOT_HELD : ROW_NOT_FINITE, writer_of(l->p, t), row};
+        const row_fault x = {s->coded ? ROW_NOT_HELD : ROW_NOT_FINITE, writer_of(l->p, s->t), row, s->rank};
         pthread_mutex_lock(&l->lock);
         row_fault_note(f, sequence_of(st, axis, row), &x);
         pthread_mutex_unlock(&l->lock);

@@ -6,7 +6,15 @@
 #pragma once
 #include "plan/plan_state.h"
 
-/* Looks at columns of rows of an activation of the whole program. coded: after they passed. */
-void row_faults_find(plan *l, flight *f, ref t, bool coded, const float *rows, int64_t n, int64_t width);
+/* Rows of an activation of the whole program; some of their columns. */
+typedef struct rows_seen {
+    ref t;
+    bool coded; /* after they passed */
+    int rank;   /* that looks */
+    const float *rows;
+    int64_t n, width;
+} rows_seen;
+
+void row_faults_find(plan *l, flight *f, const rows_seen *s);
 /* One that was found elsewhere, in sequence k; under the driver's lock. */
 void row_fault_note(flight *f, int32_t k, const row_fault *x);
