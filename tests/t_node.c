@@ -399,6 +399,36 @@ static void expect_texts(const heard got[TEXTS], const heard want[TEXTS])
     }
 }
 
+/* A leader that found too little memory beside another one runs fewer texts at once, until it places its model anew. */
+static void runs_more_again(void **unused)
+{
+    (void)unused;
+    heard h[TEXTS];
+    nodes n;
+    err e = {0};
+    engine *g, *other;
+    nodes_open(&n, NULL, NULL);
+    n.o.memory = 36 << 20; /* enough for the most alone, for a quarter of that beside another one */
+    nodes_again(&n);
+    engine_options o = {.devices = list_of(&n, "A/cpu"), .ctx = 256, .chunk = 64, .peer_wait = 20, .key_file = n.key};
+    assert_ok(engine_open(&g, &o, &e), &e);
+    const int most = engine_describe(g)->max_batch;
+    engine_close(g);
+    o.max_batch = 64;
+    assert_ok(engine_open(&other, &o, &e), &e);
+    o.max_batch = 0;
+    assert_ok(engine_open(&g, &o, &e), &e);
+    assert_true(engine_describe(g)->max_batch < most);
+    engine_close(other);
+    ask(g, h);
+    interrupt(&n, 0, g, 5);
+    finish(g);
+    for (int i = 0; i < TEXTS; i++) assert_true(h[i].ended == 1 && !h[i].error[0]);
+    assert_int_equal(engine_describe(g)->max_batch, most);
+    engine_close(g);
+    nodes_close(&n);
+}
+
 static void comes_back(void **unused)
 {
     (void)unused;
@@ -624,10 +654,10 @@ int main(void)
 {
     setenv("XDG_CACHE_HOME", "/proc", 1); /* where no digest can be kept */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(models),        cmocka_unit_test(wires),        cmocka_unit_test(refusals),
-        cmocka_unit_test(rows_not_held), cmocka_unit_test(lends_some),   cmocka_unit_test(lends_little),
-        cmocka_unit_test(lost_node),     cmocka_unit_test(comes_back),   cmocka_unit_test(waits_no_longer),
-        cmocka_unit_test(spare),         cmocka_unit_test(stands_still), cmocka_unit_test(waits_for_memory),
-        cmocka_unit_test(counts)};
+        cmocka_unit_test(models),        cmocka_unit_test(wires),          cmocka_unit_test(refusals),
+        cmocka_unit_test(rows_not_held), cmocka_unit_test(lends_some),     cmocka_unit_test(lends_little),
+        cmocka_unit_test(lost_node),     cmocka_unit_test(comes_back),     cmocka_unit_test(waits_no_longer),
+        cmocka_unit_test(spare),         cmocka_unit_test(stands_still),   cmocka_unit_test(waits_for_memory),
+        cmocka_unit_test(counts),        cmocka_unit_test(runs_more_again)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

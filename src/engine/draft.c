@@ -25,7 +25,7 @@ int draft_open(draft *d, engine *g, err *e)
                  .rule = !accept || !strcmp(accept, "same") ? GUESS_SAME
                          : !strcmp(accept, "exact")         ? GUESS_EXACT
                                                             : GUESS_POOL};
-    d->who = mem_array((size_t)g->info.max_batch, sizeof *d->who);
+    d->who = mem_array((size_t)g->most, sizeof *d->who);
     if (!d->who) return err_set(e, ERR_MEMORY, "out of memory for guesses");
     if (text && !strcmp(text, draft_ngram.name)) d->from = &draft_ngram;
     if (!text || d->from) return OK;

@@ -25,7 +25,7 @@ extern const draft_source draft_ngram;
 typedef struct draft {
     const draft_source *from; /* NULL: nothing is guessed */
     void *self;
-    session **who; /* [max_batch] for draft_guess */
+    session **who; /* [engine.most] for draft_guess */
     int most;      /* guesses of a sequence in a step */
     guess_rule rule;
     double each; /* seconds of one guess, for all sessions together */

@@ -64,7 +64,7 @@ static int count_slots(const engine *g, uint64_t bytes, uint64_t budget)
     enum { FULL = 16 };
     const uint64_t most = FULL * ((uint64_t)g->info.ctx / SNAPSHOT_TOKENS + 1);
     uint64_t n = bytes ? budget / 4 / bytes : 0, snapshots = bytes ? budget / 8 / bytes : 0;
-    if (n > (uint64_t)g->info.max_batch) n = (uint64_t)g->info.max_batch;
+    if (n > (uint64_t)g->places) n = (uint64_t)g->places;
     if (snapshots > most) snapshots = most;
     return bytes ? 2 * (n ? (int)n : 1) + (int)snapshots : 0;
 }
@@ -97,7 +97,7 @@ static int count_pages(engine *g, dtype kv, cache_options *cache, err *e)
         double need = (m ? 0 : tables) + (double)slots;
         if (slot && (!cache->n_slot || n_slot < cache->n_slot)) cache->n_slot = n_slot;
         int32_t fit[GROUP_MAX] = {0};
-        pages_plan(p, bytes, g->info.max_batch, g->info.ctx, g->chunk * plan_in_flight(g->placed), budget, fit);
+        pages_plan(p, bytes, g->places, g->info.ctx, g->chunk * plan_in_flight(g->placed), budget, fit);
         for (uint32_t i = 0; i < p->n_group; i++) {
             if (m == 0 || fit[i] < cache->n_page[i]) cache->n_page[i] = fit[i];
             need += (double)fit[i] * (double)bytes[i];
@@ -113,13 +113,13 @@ static int count_pages(engine *g, dtype kv, cache_options *cache, err *e)
 
 /* ---- the plan */
 
-static batch_sizes sizes_of(const engine *g)
+static batch_sizes sizes_of(const engine *g, int sequences)
 {
-    const int outs = g->info.max_batch + SCORE_ROWS / 4;
-    return (batch_sizes){.rows = (int)g->chunk + g->info.max_batch,
+    const int outs = sequences + SCORE_ROWS / 4;
+    return (batch_sizes){.rows = (int)g->chunk + sequences,
                          .enc = g->info.n_enc_vocab ? g->info.ctx : 0, /* an encoder reads its input at once */
                          .outs = outs > SCORE_ROWS ? outs : SCORE_ROWS,
-                         .sequences = g->info.max_batch,
+                         .sequences = sequences,
                          .ctx = g->info.ctx};
 }
 
@@ -133,7 +133,7 @@ static int open_leader(engine *g, double patience, err *e)
                                .patience = patience,
                                .weights = o->weights,
                                .list = &g->told,
-                               .sequences = g->info.max_batch,
+                               .sequences = g->places,
                                .inexact = o->exact && !strcmp(o->exact, "off"),
                                .on_lost = peers_lost,
                                .kv_type = kv_type_of,
@@ -153,11 +153,11 @@ static int choose_devices(engine *g, err *e)
 }
 
 /* Places the program on its devices; the first time what is left of their memory becomes pages. */
-int engine_place(engine *g, bool first, double patience, err *e)
+static int place(engine *g, bool first, double patience, err *e)
 {
     const engine_options *o = &g->asked;
     const program *p = g->prog;
-    const batch_sizes max = sizes_of(g);
+    const batch_sizes max = sizes_of(g, g->places);
     const cpu_options cpu = {.threads = g->info.threads, .isa = o->isa};
     backend_use backends[BACKENDS_MAX];
     list_backends(o, &cpu, backends);
@@ -187,7 +187,9 @@ int engine_place(engine *g, bool first, double patience, err *e)
         g->cache.touch = o->touch;
         rc = count_pages(g, g->kv_type, &g->cache, e);
     }
-    return rc ? rc : plan_ready(g->placed, &g->cache, NULL, e);
+    if (!rc) rc = plan_ready(g->placed, &g->cache, NULL, e);
+    if (!rc) g->info.max_batch = g->places;
+    return rc;
 }
 
 void engine_unplace(engine *g)
@@ -201,6 +203,35 @@ void engine_unplace(engine *g)
 
 enum { SEQUENCES_LEAST = 16 }; /* where nobody said how many run at once, and memory is short */
 
+/* Where a node lends too little for so many sequences at once it may do for fewer. */
+static bool take_fewer(engine *g, int rc, int least)
+{
+    const bool may = (rc == ERR_MEMORY || rc == ERR_BUSY) && g->asked.key_file && !g->asked.max_batch &&
+                     g->places > least;
+    if (may) g->places /= 4;
+    return may;
+}
+
+/* With as many sequences as memory allows; an attempt that failed is left as it is. */
+static int place_most(engine *g, bool first, int least, double patience, err *e)
+{
+    const double until = clock_now() + patience;
+    g->places = g->most;
+    int rc = place(g, first, patience, e);
+    while (take_fewer(g, rc, least)) {
+        const double left = until - clock_now();
+        engine_unplace(g);
+        *e = (err){0};
+        rc = place(g, first, engine_patience(left), e);
+    }
+    return rc;
+}
+
+int engine_place_again(engine *g, double patience, err *e)
+{
+    return place_most(g, false, g->info.max_batch, patience, e);
+}
+
 /* Nodes may start later than this process. */
 static int place_waiting(engine *g, err *e)
 {
@@ -209,13 +240,7 @@ static int place_waiting(engine *g, err *e)
     bool said = false;
     for (;;) {
         err own = {0};
-        int rc = engine_place(g, true, engine_patience(until - clock_now()), &own);
-        if ((rc == ERR_MEMORY || rc == ERR_BUSY) && g->asked.key_file && !g->asked.max_batch &&
-            g->info.max_batch > SEQUENCES_LEAST) {
-            g->info.max_batch /= 4; /* a node lends too little for so many */
-            engine_unplace(g);
-            continue;
-        }
+        int rc = place_most(g, true, SEQUENCES_LEAST, engine_patience(until - clock_now()), &own);
         const bool other = rc && g->asked.devices && spares_turn(&g->spare, g->asked.devices, own.msg);
         const bool waits = rc == ERR_IO || rc == ERR_BUSY || (other && rc == ERR_UNAVAILABLE);
         if (!waits || !g->asked.key_file || clock_now() >= until) return rc ? err_set(e, rc, "%s", own.msg) : OK;
@@ -255,13 +280,12 @@ static int keep_options(engine *g, const engine_options *o, err *e)
 static int open_parts(engine *g, err *e)
 {
     const program *p = g->prog;
-    batch_sizes max = sizes_of(g);
+    batch_sizes max = sizes_of(g, g->most);
     if (p->n_used && max.rows > INT32_MAX / p->n_used)
         return err_set(e, ERR_LIMIT, "steps of %d rows with %d experts each are too large: give a smaller --chunk",
                        max.rows, p->n_used);
     int rc = peers_open(g, e);
     if (!rc) rc = place_waiting(g, e);
-    max = sizes_of(g);
     if (!rc) peers_look(g, true);
     if (!rc) peers_greet(g);
     if (!rc && g->asked.devices && !spares_apply(&g->spare, g->asked.devices, &g->served_by))
@@ -276,8 +300,8 @@ static int open_parts(engine *g, err *e)
     if (!rc && !g->ready) rc = err_set(e, ERR_MEMORY, "out of memory for %d sequences", max.sequences);
     if (!rc) rc = steps_open(&g->steps, p, plan_in_flight(g->placed), &max, e);
     if (!rc)
-        rc = draws_open(&g->draw, g->info.n_vocab, cpu_kernels(cpu_features(), false)->scan, g->info.max_batch,
-                        g->info.threads, e);
+        rc = draws_open(&g->draw, g->info.n_vocab, cpu_kernels(cpu_features(), false)->scan, g->most, g->info.threads,
+                        e);
     if (!rc) g->picker = draws_sampler(g->draw);
     if (!rc && g->served->weights) rc = ckpt_check_torn(g->served->weights, e);
     return rc;
@@ -344,6 +368,7 @@ static void describe(engine *g, const engine_options *o, int chunk, int sequence
                             .n_start = m->n_start,
                             .max_batch = o->max_batch > 0 ? (int)o->max_batch : sequences,
                             .threads = o->threads > 0 ? (int)o->threads : pool_default_threads()};
+    g->most = g->info.max_batch;
     if (o->threads > pool_default_threads())
         log_line(LOG_WARN, "%d threads on %d cores are slower than %d", g->info.threads, pool_default_threads(),
                  pool_default_threads());

@@ -25,8 +25,9 @@ enum { EOS_MAX = 16 };
 typedef struct engine_info {
     const char *name, *arch, *format, *path;
     int32_t n_vocab, dim, n_layer;
-    int ctx, max_batch, threads;
-    int chunk; /* rows of prompts in a step, at most */
+    int ctx, threads;
+    _Atomic int max_batch; /* sequences that run at once; grows where nodes have more memory after a recovery */
+    int chunk;             /* rows of prompts in a step, at most */
     int32_t bos, eos[EOS_MAX];
     int n_eos;
     int32_t n_enc_vocab;       /* ids that the encoder of an encoder-decoder knows; 0: the model has none */

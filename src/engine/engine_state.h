@@ -47,6 +47,7 @@ struct engine {
     sampler *picker; /* of `draw`, for the engine thread */
     dtype kv_type;
     engine_info info;
+    int most, places; /* sequences that may run at once: where memory allows; of the plan that is placed, or tried */
     int64_t chunk;
     page_pool pages[GROUP_MAX];
     page_tree names; /* of pages of the text, and of snapshots */
@@ -77,7 +78,7 @@ struct engine {
     session *waiting, *running;
     session *leaving; /* those that have ended, until no step with rows of theirs is under way */
     int n_running;
-    session **ready;       /* [max_batch] those that could have rows in the step that is being filled */
+    session **ready;       /* [most] those that could have rows in the step that is being filled */
     uint64_t fill;         /* steps filled so far */
     double prompt_seconds; /* predicted, of prompts in the steps since those that generate had rows */
     double used_room;      /* of the tokens that texts may have, those that they have in the end: a moving mean */
@@ -111,11 +112,12 @@ struct engine {
 int engine_of_model(engine **out, model *m, void (*drop)(model *m), const engine_options *o, err *e);
 
 /* ---- engine.c */
-/* Makes the plan on its devices, as `asked`; with the pages of g->cache, or, the first time, counts them. patience: the
- * seconds that a node has to answer a connection. What an error leaves is closed by engine_unplace. */
-int engine_place(engine *g, bool first, double patience, err *e);
 /* Of so many seconds that are left to wait: a second at least. */
 static inline double engine_patience(double left) { return left > 1 ? left : 1; }
+/* Places the program on its devices again, after a loss: with more sequences than before, if nodes have memory for them
+ * again, else with as many. patience: seconds that a node has to answer a connection. What an error leaves is closed by
+ * engine_unplace. */
+int engine_place_again(engine *g, double patience, err *e);
 void engine_unplace(engine *g);
 /* Waits for the steps under way and drops their results and snapshots; sessions that ended meanwhile are freed. */
 void engine_end_steps(engine *g);
@@ -194,7 +196,7 @@ void choices_join(engine *g, session *s);
 /* The session goes, or stops: of those that wait for it, the first computes the prompt. */
 void choices_part(engine *g, session *s);
 /* The prompt of s is in the cache: those that waited for it get places, as many as there are, and its pages. Returns
- * their number; to: [max_batch] g->ready will do. */
+ * their number; to: [most] g->ready will do. */
 int choices_fork(engine *g, session *s, session **to);
 
 /* ---- slots.c */

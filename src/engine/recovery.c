@@ -171,7 +171,7 @@ void recovery_go_on(engine *g)
         nanosleep(&(struct timespec){.tv_nsec = (long)(LOOK * 1e9)}, NULL);
         return;
     }
-    int rc = engine_place(g, false, engine_patience(least_wait(g)), &e);
+    int rc = engine_place_again(g, engine_patience(least_wait(g)), &e);
     if (!rc) {
         g->away.is = false;
         set_why(g, &g->away.why, false);
