@@ -179,6 +179,18 @@ static void drop_idle(node *n)
     for (peer *p; (p = find_idle(n, &why)); peer_let_go(p)) peer_drop(p, &why);
 }
 
+/* Who asked for a lease can go elsewhere, and ends the connection. */
+static int tell_refusal(guest *g, int rc, err *e)
+{
+    const err why = *e;
+    *e = (err){0};
+    pthread_mutex_lock(&g->of->lock);
+    g->until = clock_now() + ASK_SECONDS;
+    pthread_mutex_unlock(&g->of->lock);
+    atomic_store(&g->asks, false);
+    return answer_send(g->p, MSG_ANSWER, 0, rc, why.msg, (span){0}, e);
+}
+
 static int guest_take(void *ctx, peer *p, const frame_head *h, const uint8_t *payload, err *e)
 {
     guest *g = ctx;
@@ -195,7 +207,7 @@ static int guest_take(void *ctx, peer *p, const frame_head *h, const uint8_t *pa
         atomic_fetch_add(&g->of->done.leases, 1);
         atomic_fetch_add(&g->of->done.refused, rc != OK);
     }
-    return rc;
+    return rc == ERR_BUSY ? tell_refusal(g, rc, e) : rc;
 }
 
 static void guest_lost(void *ctx, peer *p, const err *why)
