@@ -78,15 +78,25 @@ static void wall_close(wall *w)
     pthread_join(w->thread, NULL);
 }
 
-static buf logits_over(const char *devices, const char *key, double *seconds)
+static const int32_t text[] = {5, 6, 7, 8};
+
+/* False: the wall let the other rank in before the leader, which happens on a busy machine. */
+static bool logits_behind(wall *w, const nodes *n, const char *join, buf *to, double *seconds)
 {
-    static const int32_t ids[] = {5, 6, 7, 8};
-    buf to = {0};
+    char devices[3 * TCP_NAME_MAX];
+    err e = {0};
+    engine *g;
+    wall_open(w, n, 1, 2);
+    snprintf(devices, sizeof devices, "%s/cpu%s%s/cpu", n->name[0], join, w->name);
+    const engine_options o = {.devices = devices, .key_file = n->key, .chunk = 3, .threads = 1, .ctx = IDS_MAX};
     const double from = clock_now();
-    const engine_options o = {.devices = devices, .key_file = key, .chunk = 3};
-    assert_true(add_logits_over(o, (query){.ids = ids, .n_ids = 4}, &to));
+    const int rc = engine_open(&g, &o, &e);
     *seconds = clock_now() - from;
-    return to;
+    if (!rc) assert_true(add_logits(g, &(query){.ids = text, .n_ids = 4}, to));
+    else assert_non_null(strstr(e.msg, "Connection refused"));
+    engine_close(g);
+    wall_close(w);
+    return !rc;
 }
 
 /* The second rank can be reached by the leader alone, so that it dials the first. */
@@ -96,18 +106,20 @@ static void the_other_way_is_tried(void **unused)
     static const char *const join[] = {";", "&"};
     double took;
     nodes n;
+    buf want = {0};
     nodes_open(&n, NULL, NULL);
-    buf want = logits_over("cpu", NULL, &took);
+    assert_true(add_logits_over((engine_options){.devices = "cpu"}, (query){.ids = text, .n_ids = 4}, &want));
     for (int i = 0; i < 2; i++) {
-        wall w;
-        char devices[3 * TCP_NAME_MAX];
-        wall_open(&w, &n, 1, 2);
-        snprintf(devices, sizeof devices, "%s/cpu%s%s/cpu", n.name[0], join[i], w.name);
-        buf got = logits_over(devices, n.key, &took);
-        assert_int_equal(w.listener, -1);
+        buf got = {0};
+        bool in = false;
+        for (int tries = 0; tries < 10 && !in; tries++) {
+            wall w;
+            in = logits_behind(&w, &n, join[i], &got, &took);
+            assert_true(!in || w.listener == -1);
+        }
+        assert_true(in);
         assert_true(same_bytes(&want, &got));
         assert_true(took < 5);
-        wall_close(&w);
         buf_free(&got);
     }
     buf_free(&want);

@@ -30,7 +30,11 @@ static lease_ask ask_of_test(int protocol)
                    .model_spec = span_str("[model]\nbase = llama\n")};
     if (protocol < PROTOCOL_LISTS) a.flat = span_of("tensors\0", 9);
     else a.list_bytes = 12345, memset(a.list, 7, sizeof a.list);
-    if (protocol >= PROTOCOL_SHARED) a.k_type = DTYPE_F16, a.v_type = DTYPE_Q8_B64;
+    if (protocol >= PROTOCOL_SHARED) {
+        a.k_type = DTYPE_F16, a.v_type = DTYPE_Q8_B64;
+        a.meets[0] = a.meets[2] = true; /* the first is the leader's */
+        a.node[1] = span_str("b:7071"), a.node[2] = span_str("[::1]:7072");
+    }
     memset(a.identity, 9, sizeof a.identity);
     for (int r = 0; r < 3; r++) memset(a.token[r], 20 + r, LEASE_TOKEN);
     return a;
@@ -49,6 +53,10 @@ static void ask_comes_back(int protocol)
     for (int i = 0; i < 7; i++) { /* texts lie one after another */
         assert_true(span_eq(x[i], y[i]));
         y[i] = x[i];
+    }
+    for (int r = 0; r < 3; r++) {
+        assert_true(span_eq(a.node[r], b.node[r]));
+        b.node[r] = a.node[r];
     }
     assert_memory_equal(&a, &b, sizeof a);
     for (size_t n = 0; n < m.n; n++) {

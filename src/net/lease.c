@@ -3,23 +3,12 @@
  * One thread carries out what takes long (the model, pages, connections to other ranks), one collects steps and says
  * that they are done. Steps go to the plan from the thread that reads them, which never waits: the leader sends one
  * only when there is a place for it. */
-#include "net/lease.h"
-
 #include "base/clock.h"
-#include "base/idle_work.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/pool.h"
-#include "io/ckpt_build.h"
-#include "io/contents_cache.h"
-#include "models/model.h"
-#include "net/catalogue.h"
-#include "net/fetch.h"
-#include "net/meet.h"
+#include "net/lease_state.h"
 #include "net/msg.h"
 #include "net/question.h"
-#include "net/step_code.h"
-#include "net/trial_side.h"
 #include "plan/drive.h"
 #include "plan/far.h"
 #include "plan/plan_part.h"
@@ -29,42 +18,6 @@
 #include <string.h>
 
 enum { JOIN_SECONDS = 10 };
-
-struct lease {
-    const lease_host *host;
-    peer *control;
-    lease_ask ask;                                               /* without its texts */
-    char *devices, *weights, *reduce, *collective, *wire, *text; /* text: the spec */
-    buf listed;                                                  /* the catalogue, as it came */
-    catalogue told;
-    model *m;
-    store *parts; /* of the leader's checkpoint, where the model is made of it; else NULL */
-    fetch *fetches;
-    int64_t hashed_at;      /* contents_clock, when the oldest digest of what it reads was made */
-    bool differs;           /* the node's own copy has other contents */
-    uint64_t loan, fetched; /* bytes that it takes of the node's memory, of them weights from the leader */
-    plan *l;
-    ways *w;
-    meeting *meets;
-    trial_layout *trial; /* NULL: a plan; else ranks that only measure collectives, and this one's side */
-    trial_side side;
-    bool joined;
-    step_reader *reader;
-    uint64_t step_bytes; /* of a step's message at most */
-    uint8_t *step_room;
-    pthread_t worker, collector;
-    bool works, collects;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    buf pending;           /* of a message for the worker */
-    uint16_t pending_kind; /* 0: none */
-    bool opened, ready, over;
-    double ready_at;       /* clock_now */
-    uint64_t sent, done;   /* steps: to the plan; and collected */
-    bool carries;          /* out a message, on the worker */
-    clockid_t worker_time; /* the processor time of that */
-    err why;               /* it is over */
-};
 
 /* ---- the end */
 
@@ -138,175 +91,52 @@ void lease_count(lease *l, peer_bytes *to)
 
 /* ---- what takes long */
 
-/* The model with the leader's spec, of a checkpoint that is open or of a path. ERR_NOT_FOUND: it is another one. */
-static int open_model(lease *l, ckpt *given, const char *path, err *e)
+/* Connections to the ranks that this one meets; those of the leader share its own, where it knows how. */
+static int begin_ways(lease *l, err *e)
 {
-    const model_options o = {.spec_given = l->text,
-                             .given = given,
-                             .model_path = path,
-                             .weights = *l->weights ? l->weights : NULL,
-                             .act = l->ask.act_f32 ? "f32" : NULL,
-                             .ctx = l->ask.ctx};
-    uint8_t identity[SHA256_BYTES];
-    int rc = model_open(&l->m, &o, e);
-    if (rc) return rc;
-    program_identity(l->m->prog, (span){0}, identity);
-    if (!memcmp(identity, l->ask.identity, SHA256_BYTES)) return OK;
-    model_close(l->m);
-    l->m = NULL;
-    return err_set(e, ERR_NOT_FOUND, "spec, names, types or shapes of its tensors differ");
-}
-
-/* One of the node's copies. */
-static int find_model(lease *l, err *e)
-{
-    static const char *const builtin[] = {"builtin"};
-    const char *const *paths = l->host->n_model ? l->host->models : builtin;
-    const int n = l->host->n_model ? l->host->n_model : 1;
-    err last = {0};
-    for (int i = 0; i < n; i++)
-        if (open_model(l, NULL, paths[i], &last) == OK) return OK;
-    return err_set(e, ERR_NOT_FOUND, "it has no copy of this model (its --model says where, or --cache): %s", last.msg);
-}
-
-/* A model whose weights come from the leader, as its part is known. */
-static int take_model(lease *l, err *e)
-{
-    ckpt *c;
-    int rc = store_open(&l->parts, &l->told, l->host->cache, l->host->cache_bytes, e);
-    if (!rc) rc = store_ckpt(l->parts, "the model of the leader", &c, e);
-    return rc ? rc : open_model(l, c, NULL, e);
-}
-
-/* plan_options.may_take. */
-static int may_take(void *ctx, uint64_t bytes, err *e)
-{
-    lease *l = ctx;
-    return loan_take(l->host->memory, &l->loan, l->fetched + bytes, e);
-}
-
-/* Leases that end now may hold the room for a moment. */
-static int make_room(lease *l, uint64_t bytes, err *e)
-{
-    int rc = store_make_room(l->parts, bytes, e);
-    for (int tries = 0; rc == ERR_LIMIT && tries < 20 && !lease_is_over(l); tries++) {
-        idle_sleep(0.05);
-        *e = (err){0};
-        rc = store_make_room(l->parts, bytes, e);
-    }
-    return rc;
-}
-
-static int fetch_weights(lease *l, const program *p, err *e)
-{
-    byte_runs reads = {0}, missing = {0}, none = {0};
-    int rc = OK;
-    for (uint32_t i = 0; i < p->n_op && !rc; i++)
-        for (int k = 0; k < 4 && !rc; k++) {
-            const tensor *t = &p->tensors[p->ops[i].in[k]];
-            if (p->ops[i].in[k] && t->kind == TENSOR_WEIGHT) rc = weight_reads(&p->weights[t->weight], &reads, e);
-        }
-    byte_runs_merge(&reads);
-    if (!l->host->cache) l->fetched = byte_runs_bytes(&reads);
-    if (!rc) rc = may_take(l, 0, e);
-    if (!rc && !byte_runs_minus(&missing, &reads, &none))
-        rc = err_set(e, ERR_MEMORY, "out of memory for a list of bytes");
-    l->hashed_at = contents_clock(); /* what is there is hashed each time */
-    if (!rc) rc = store_missing(l->parts, l->m->weights, &missing, e);
-    if (!rc) rc = make_room(l, byte_runs_bytes(&missing), e);
-    if (!rc) rc = fetch_run(l->fetches, l->parts, &l->told, &missing, e);
-    if (!rc && !l->told.has_trees) rc = store_check(l->parts, l->m->weights, &reads, e);
-    byte_runs_free(&reads);
-    byte_runs_free(&missing);
-    return rc;
-}
-
-/* plan_options.before_weights. */
-static int have_weights(void *ctx, const program *p, err *e)
-{
-    lease *l = ctx;
-    if (l->parts) return fetch_weights(l, p, e);
-    char *cache = contents_cache_folder();
-    int rc = l->m->weights ? keeper_check(l->host->copies, l->m->weights, e) : OK;
-    if (!rc)
-        rc = catalogue_compare(&l->told, l->m->weights, p, cache, keeper_since(l->host->copies), pool_default_threads(),
-                               &l->hashed_at, e);
-    mem_free(cache);
-    l->differs = rc == ERR_NOT_FOUND || rc == ERR_UNAVAILABLE;
-    return rc;
-}
-
-/* With the node's own copy if it has one, else with what the leader sends. */
-static int place_model(lease *l, const plan_options *o, err *e)
-{
-    const bool may_fetch = l->host->cache || !l->host->n_model;
-    err own = {0};
-    int rc = find_model(l, &own);
-    bool fetches = rc && may_fetch;
-    if (!rc) {
-        rc = plan_open(&l->l, l->m->prog, o, &own);
-        fetches = rc && l->differs && may_fetch;
-    }
-    if (!fetches) return err_copy(e, &own);
-    if (l->differs) log_line(LOG_WARN, "%s", own.msg);
-    model_close(l->m);
-    l->m = NULL;
-    rc = take_model(l, e);
-    return rc ? rc : plan_open(&l->l, l->m->prog, o, e);
-}
-
-static bool is_leaders(const ways_shape *s, int rank)
-{
-    const char *node = s->node(s->of, rank);
-    return !node || !*node;
-}
-
-/* Boxes for all that this rank hands others; those of the leader share its connection, the others meet. */
-static int make_ways(lease *l, const ways_shape *these, err *e)
-{
-    const int rank = l->ask.rank;
-    bool here[LINK_RANKS_MAX] = {false};
     const ways_use use = {l, ways_lost};
+    const ways_others *o = &l->others;
     const bool shares = !l->trial && peer_protocol(l->control) >= PROTOCOL_SHARED;
     ways *w = NULL;
-    here[rank] = true;
-    int rc = ways_open(&w, these, here, &use, e);
-    for (int b = 0; b < these->ranks && shares && !rc; b++)
-        if (b != rank && is_leaders(these, b)) rc = ways_share(w, rank, b, b, l->control, e);
+    int rc = ways_begin(&w, o, &use, e);
+    for (int b = 0; b < o->ranks && shares && !rc; b++)
+        if (o->is[b] && !o->node[b][0]) rc = ways_share(w, o->rank, b, b, l->control, e);
     pthread_mutex_lock(&l->lock);
     l->w = w;
     const bool over = l->over;
     pthread_mutex_unlock(&l->lock);
     if (over && w) ways_fail(w, &l->why);
-    const meet_ask asked = {.w = w,
-                            .rank = rank,
-                            .ranks = these->ranks,
-                            .shape = *these,
-                            .token = l->ask.token,
-                            .self = l->host->self,
-                            .mine = l->trial ? l->trial->device[rank].node : plan_own_node(l->l),
-                            .by = peer_name(l->control)};
-    if (!rc) rc = meet_begin(&l->meets, &asked, e);
+    return rc;
+}
+
+/* From now on this rank dials the others, and those may join. */
+static int meet(lease *l, err *e)
+{
+    const meet_ask asked = {l->w, &l->others, l->ask.token, l->host->self, peer_name(l->control)};
+    int rc = meet_begin(&l->meets, &asked, e);
     if (!rc) l->host->met(l->host->ctx);
     return rc;
+}
+
+/* Their boxes. Who leads by an older protocol, or a trial, has not said whom this rank meets. */
+static int make_ways(lease *l, const ways_shape *these, const char *mine, err *e)
+{
+    bool here[LINK_RANKS_MAX] = {false};
+    const bool early = l->w;
+    int rc = OK;
+    here[l->ask.rank] = true;
+    if (!early) {
+        ways_others_of(&l->others, these, l->ask.rank, mine);
+        rc = begin_ways(l, e);
+    }
+    if (!rc) rc = ways_fill(l->w, these, here, e);
+    return rc || early ? rc : meet(l, e);
 }
 
 /* What this lease takes without pages, or with them after plan_ready. */
 static uint64_t taken_bytes(const lease *l)
 {
     return l->fetched + plan_taken_bytes(l->l) + l->step_bytes * (uint64_t)(l->ask.in_flight + 1);
-}
-
-/* The list of the leader's tensors, which this node may have already. */
-static int read_list(lease *l, err *e)
-{
-    const lease_ask *a = &l->ask;
-    if (peer_protocol(l->control) < PROTOCOL_LISTS) return catalogue_read_flat(&l->told, buf_span(&l->listed), e);
-    const bool there = lists_get(l->host->told, a->list, &l->listed);
-    int rc = there ? OK : fetch_list(l->fetches, a->list, a->list_bytes, &l->listed, e);
-    if (!rc) rc = catalogue_read(&l->told, buf_span(&l->listed), e);
-    if (!rc && !there) lists_put(l->host->told, a->list, buf_span(&l->listed));
-    return rc;
 }
 
 static int open_plan(lease *l, err *e)
@@ -324,16 +154,13 @@ static int open_plan(lease *l, err *e)
                       .rank = l->ask.rank + 1,
                       .as = l->host->as,
                       .lends = l->host->devices,
-                      .in_flight = l->ask.in_flight,
-                      .before_weights = have_weights,
-                      .may_take = may_take,
-                      .ctx = l};
+                      .in_flight = l->ask.in_flight};
     for (int i = 0; i < AXIS_COUNT; i++) o.max_rows[i] = l->ask.max_rows[i];
-    int rc = read_list(l, e);
-    if (!rc) rc = place_model(l, &o, e);
+    int rc = lease_read_list(l, e);
+    if (!rc) rc = lease_place_model(l, &o, e);
     if (!rc && plan_segments(l->l) != l->ask.ranks) rc = err_set(e, ERR_FORMAT, "another number of ranks");
     const ways_shape these = rc ? (ways_shape){0} : ways_of_plan(l->l);
-    if (!rc) rc = make_ways(l, &these, e);
+    if (!rc) rc = make_ways(l, &these, plan_own_node(l->l), e);
     if (!rc) rc = loan_take(l->host->memory, &l->loan, taken_bytes(l), e);
     l->opened = !rc;
     return rc;
@@ -344,7 +171,7 @@ static int open_trial(lease *l, err *e)
     const ways_shape these = trial_shape(l->trial);
     const uint64_t left = loan_left(l->host->memory);
     int rc = l->trial->bytes > left ? loan_refuse(l->host->memory, left, l->trial->bytes, e) : OK;
-    if (!rc) rc = make_ways(l, &these, e);
+    if (!rc) rc = make_ways(l, &these, l->trial->device[l->ask.rank].node, e);
     l->side.w = l->w;
     l->side.rank = l->ask.rank;
     l->opened = !rc;
@@ -399,27 +226,6 @@ static int answer_lease(lease *l, buf *out, err *e)
     return rc || protocol < PROTOCOL_SHARED ? rc : tell_memory(l, l->ask.k_type, l->ask.v_type, out, e);
 }
 
-/* Whether the files that the step has read are as they were when they were compared with the leader's. One that pieces
- * of the leader are written to may only not be torn. */
-static int check_weights(const lease *l, err *e)
-{
-    bool touched = false;
-    ckpt *c = l->m->weights;
-    if (!c) return OK;
-    int rc = l->parts ? store_look(l->parts, e) : keeper_check(l->host->copies, c, e);
-    return rc ? rc : l->parts ? ckpt_check_torn(c, e) : ckpt_look(c, &touched, e);
-}
-
-/* Of a file that pieces are written to times change. */
-static bool reads_file(const ckpt *c, const file_id *id)
-{
-    for (uint32_t f = 0; c && f < ckpt_file_count(c); f++) {
-        file_id own;
-        if (ckpt_file_id(c, f, &own) && own.device == id->device && own.inode == id->inode) return true;
-    }
-    return false;
-}
-
 void lease_look(lease *l)
 {
     err why = {0};
@@ -434,7 +240,7 @@ void lease_lose_file(lease *l, const file_id *id, const err *why)
     pthread_mutex_lock(&l->lock);
     const bool ready = l->ready;
     pthread_mutex_unlock(&l->lock);
-    if (!l->trial && (!ready || reads_file(l->m->weights, id))) lease_end(l, why);
+    if (!l->trial && (!ready || lease_reads_file(l, id))) lease_end(l, why);
 }
 
 static void *collect_steps(void *arg)
@@ -450,7 +256,7 @@ static void *collect_steps(void *arg)
         pthread_mutex_unlock(&l->lock);
         if (none) return NULL;
         int rc = plan_collect(l->l, &e);
-        if (!rc) rc = check_weights(l, &e);
+        if (!rc) rc = lease_check_weights(l, &e);
         pthread_mutex_lock(&l->lock);
         l->done = number + 1;
         pthread_mutex_unlock(&l->lock);
@@ -693,6 +499,12 @@ static int read_ask(lease *l, span payload, err *e)
     l->wire = text_of(l->ask.wire);
     l->text = text_of(l->ask.model_spec);
     buf_add(&l->listed, l->ask.flat.p, l->ask.flat.n);
+    l->others = (ways_others){.rank = l->ask.rank, .ranks = l->ask.ranks};
+    for (int r = 0; r < l->ask.ranks; r++) {
+        l->others.is[r] = l->ask.meets[r];
+        if (l->ask.node[r].n) memcpy(l->others.node[r], l->ask.node[r].p, l->ask.node[r].n);
+        l->ask.node[r] = (span){0};
+    }
     l->ask.devices = l->ask.weights = l->ask.reduce = l->ask.collective = l->ask.wire = l->ask.model_spec = (span){0};
     l->ask.flat = (span){0};
     return !l->listed.bad && l->devices && l->weights && l->reduce && l->collective && l->wire && l->text
@@ -733,6 +545,7 @@ int lease_open(lease **out, const lease_host *host, peer *control, uint16_t kind
     l->control = control;
     int rc = kind == MSG_TRIAL ? read_trial(l, payload, e) : read_ask(l, payload, e);
     if (!rc) rc = fetch_open(&l->fetches, control, e);
+    if (!rc && !l->trial && peer_protocol(control) >= PROTOCOL_SHARED) rc = begin_ways(l, e);
     if (!rc) return OK;
     l->over = true;
     lease_close(l);
@@ -742,6 +555,8 @@ int lease_open(lease **out, const lease_host *host, peer *control, uint16_t kind
 
 int lease_begin(lease *l, err *e)
 {
+    int rc = l->w ? meet(l, e) : OK;
+    if (rc) return rc;
     pthread_mutex_lock(&l->lock);
     if (!l->over) l->works = pthread_create(&l->worker, NULL, work, l) == 0;
     const bool begun = l->works || l->over;

@@ -59,7 +59,12 @@ bool lease_ask_write(buf *out, const lease_ask *a, int protocol)
         write_text(out, a->flat);
     }
     buf_add(out, a->token, (size_t)a->ranks * LEASE_TOKEN);
-    if (protocol >= PROTOCOL_SHARED) lease_types_write(out, a->k_type, a->v_type);
+    if (protocol < PROTOCOL_SHARED) return !out->bad;
+    lease_types_write(out, a->k_type, a->v_type);
+    for (int r = 0; r < a->ranks; r++) {
+        buf_byte(out, a->meets[r]);
+        if (a->meets[r] || r == a->rank) write_text(out, a->node[r]);
+    }
     return !out->bad;
 }
 
@@ -107,6 +112,12 @@ int lease_ask_read(lease_ask *a, span payload, int protocol, err *e)
     if (protocol >= PROTOCOL_SHARED) {
         a->k_type = read_type(&c);
         a->v_type = read_type(&c);
+        for (int r = 0; r < a->ranks && !c.bad; r++) {
+            const uint8_t meets = cursor_u8(&c);
+            a->meets[r] = meets;
+            if (meets || r == a->rank) a->node[r] = read_text(&c);
+            if (meets > (r != a->rank) || a->node[r].n >= TCP_NAME_MAX) c.bad = true;
+        }
     }
     if (a->rank >= a->ranks || !a->ctx || !a->in_flight || !a->sequences || !a->devices.n || !a->model_spec.n)
         c.bad = true;

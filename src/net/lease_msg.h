@@ -31,6 +31,10 @@ typedef struct lease_ask {
     uint32_t list_bytes;
     uint8_t token[LINK_RANKS_MAX][LEASE_TOKEN]; /* [ranks] that a connection between it and this rank has to show */
     dtype k_type, v_type;                       /* protocol 4: of the cache; the answer has what MEMORY answers */
+    /* Protocol 4: ranks that this one hands something, or takes it from, and what the leader calls their nodes and this
+     * one's ("": the leader's own). */
+    bool meets[LINK_RANKS_MAX];
+    span node[LINK_RANKS_MAX];
 } lease_ask;
 
 typedef struct lease_memory {

@@ -16,12 +16,6 @@ struct meeting {
     pthread_t thread;
 };
 
-static const char *node_of(const meeting *m, int rank)
-{
-    const char *name = m->a.shape.node(m->a.shape.of, rank);
-    return name && *name ? name : NULL;
-}
-
 /* Whether it means the machine of whoever reads it. */
 static bool is_local(const char *node)
 {
@@ -33,21 +27,23 @@ static bool is_local(const char *node)
  * leader is, and b knows that. */
 static double patience_for(const meeting *m, int b)
 {
-    const bool mine = is_local(m->a.mine), theirs = is_local(node_of(m, b));
+    const ways_others *o = m->a.others;
+    const bool mine = is_local(o->node[o->rank]), theirs = is_local(o->node[b]);
     if (theirs && !mine) return INFINITY;
-    return b > m->a.rank || (mine && !theirs) ? 0 : OTHER_WAY_AFTER;
+    return b > o->rank || (mine && !theirs) ? 0 : OTHER_WAY_AFTER;
 }
 
 static int meet_one(void *ctx, int b, err *e)
 {
     const meeting *m = ctx;
     const meet_ask *a = &m->a;
+    const int rank = a->others->rank;
     address at;
-    if (b == a->rank || !node_of(m, b) || !ways_misses(a->w, a->rank, b, patience_for(m, b))) return OK;
-    int rc = address_parse(&at, node_of(m, b), false, e);
-    for (bool again = false; !rc && (!again || ways_misses(a->w, a->rank, b, AGAIN_AFTER)); again = true) {
+    if (!a->others->is[b] || !a->others->node[b][0] || !ways_misses(a->w, rank, b, patience_for(m, b))) return OK;
+    int rc = address_parse(&at, a->others->node[b], false, e);
+    for (bool again = false; !rc && (!again || ways_misses(a->w, rank, b, AGAIN_AFTER)); again = true) {
         err why = {0};
-        if (ways_dial(a->w, a->rank, b, &at, a->token[b], a->self, INFINITY, &why) == OK) return OK;
+        if (ways_dial(a->w, rank, b, &at, a->token[b], a->self, INFINITY, &why) == OK) return OK;
         if (why.code == ERR_CANCELLED) return OK;
         log_line(again ? LOG_DEBUG : LOG_WARN, "%s: rank %d: %s", a->by, b, why.msg);
     }
@@ -58,8 +54,8 @@ static void *meet_all(void *arg)
 {
     const meeting *m = arg;
     err e = {0};
-    at_once(m->a.ranks, meet_one, arg, &e);
-    if (e.code == ERR_MEMORY) log_line(LOG_WARN, "%s: %s", m->a.by, e.msg);
+    at_once(m->a.others->ranks, meet_one, arg, &e);
+    if (e.code) log_line(LOG_WARN, "%s: %s", m->a.by, e.msg);
     return NULL;
 }
 
@@ -78,11 +74,11 @@ int meet_await(const meeting *m, double seconds, err *e)
 {
     int missing;
     int rc = ways_wait(m->a.w, seconds, &missing, e);
-    const char *theirs = missing < 0 ? NULL : node_of(m, missing);
-    if (!rc || !theirs) return rc;
+    const ways_others *o = m->a.others;
+    if (!rc || missing < 0 || !o->node[missing][0]) return rc;
     *e = (err){0};
-    return err_set(e, ERR_IO, "ranks %d and %d (%s and %s) cannot reach each other: their logs say why", m->a.rank,
-                   missing, m->a.mine, theirs);
+    return err_set(e, ERR_IO, "ranks %d and %d (%s and %s) cannot reach each other: their logs say why", o->rank,
+                   missing, o->node[o->rank], o->node[missing]);
 }
 
 void meet_close(meeting *m)

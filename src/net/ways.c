@@ -10,16 +10,17 @@
 #include "net/question.h"
 #include "plan/far.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { ANSWER_SECONDS = 10 };
 
 typedef struct way {
     ways *of;
-    int a, b; /* rank here, rank there */
-    boxes *box;
-    peer *p;     /* that it goes over */
-    bool shared; /* with others, by the mark */
+    int a, b;           /* rank here, rank there */
+    boxes *_Atomic box; /* NULL: ways_fill was not called yet */
+    peer *p;            /* that it goes over */
+    bool shared;        /* with others, by the mark */
     int mark;
     /* Under the lock of `asks`: */
     bool joined;
@@ -52,7 +53,8 @@ static way *find(const ways *w, int a, int b)
 static void on_lost(void *ctx, const err *why)
 {
     const ways *w = ctx;
-    for (int i = 0; i < w->n_way; i++) boxes_lost(w->all[i].box, why);
+    for (int i = 0; i < w->n_way; i++)
+        if (w->all[i].box) boxes_lost(w->all[i].box, why);
     w->use.lost(w->use.ctx, why);
 }
 
@@ -77,52 +79,110 @@ ways_shape ways_of_plan(const plan *l)
     return (ways_shape){plan_segments(l), plan_lanes(l), plan_channels(l), l, plan_bytes, node_of_plan};
 }
 
-static int open_way(ways *w, const ways_shape *s, int a, int b, err *e)
+/* Whether two hand each other anything; *bytes [lanes * channels]: how much at most, NULL ok. */
+static bool hands(const ways_shape *s, int a, int b, uint64_t *bytes)
+{
+    uint64_t any = 0;
+    for (int c = 0; c < s->lanes * s->channels; c++) {
+        const uint64_t n = s->bytes(s->of, a, b, c % s->channels);
+        if (bytes) bytes[c] = n;
+        any |= n;
+    }
+    return any;
+}
+
+void ways_others_of(ways_others *to, const ways_shape *s, int rank, const char *mine)
+{
+    *to = (ways_others){.rank = rank, .ranks = s->ranks};
+    for (int b = 0; b < s->ranks; b++) {
+        const char *node = b == rank ? mine : s->node(s->of, b);
+        to->is[b] = b != rank && hands(s, rank, b, NULL);
+        snprintf(to->node[b], sizeof to->node[b], "%s", node ? node : "");
+    }
+}
+
+static int make(ways **out, int ranks, const ways_use *use, err *e)
+{
+    ways *w = *out = mem_zero(1, sizeof *w);
+    if (!w) return err_set(e, ERR_MEMORY, "out of memory for connections");
+    asking_open(&w->asks, on_lost, w);
+    w->n = ranks;
+    w->use = *use;
+    w->all = mem_zero((size_t)ranks * (size_t)ranks, sizeof *w->all);
+    return w->all ? OK : err_set(e, ERR_MEMORY, "out of memory for connections");
+}
+
+static void add(ways *w, int a, int b)
+{
+    way *x = &w->all[w->n_way++];
+    x->of = w;
+    x->q.of = &w->asks;
+    x->a = a;
+    x->b = b;
+}
+
+int ways_begin(ways **out, const ways_others *o, const ways_use *use, err *e)
+{
+    int rc = make(out, o->ranks, use, e);
+    for (int b = 0; b < o->ranks && !rc; b++)
+        if (o->is[b]) add(*out, o->rank, b);
+    return rc;
+}
+
+/* Boxes, and an end of the link, for rank a. */
+static int fill_rank(ways *w, const ways_shape *s, int a, const bool *here, boxes **to, err *e)
 {
     const int n = s->lanes * s->channels;
-    uint64_t *bytes = mem_array((size_t)n, sizeof *bytes), any = 0;
-    if (!bytes) return err_set(e, ERR_MEMORY, "out of memory for connections");
-    for (int c = 0; c < n; c++) any |= bytes[c] = s->bytes(s->of, a, b, c % s->channels);
-    int rc = OK;
-    if (any) {
-        way *to = &w->all[w->n_way];
+    uint64_t *bytes = mem_array((size_t)n, sizeof *bytes);
+    int rc = bytes ? OK : err_set(e, ERR_MEMORY, "out of memory for connections");
+    for (int b = 0; b < w->n && !rc; b++) {
         const char *node = s->node(s->of, b);
-        rc = boxes_open(&to->box, n, bytes, node ? node : "the leader", e);
-        if (!rc) w->n_way++;
-        to->of = w;
-        to->q.of = &w->asks;
-        to->a = a;
-        to->b = b;
+        const bool need = !here[b] && hands(s, a, b, bytes);
+        if (need != (find(w, a, b) != NULL))
+            rc = err_set(e, ERR_FORMAT, "ranks %d and %d hand each other other things than the leader says", a, b);
+        else if (need) rc = boxes_open(&to[b], n, bytes, node && *node ? node : "the leader", e);
     }
     mem_free(bytes);
+    for (int k = 0; k < s->lanes && !rc; k++)
+        rc = link_tls_open(&w->end[a][k], w->local[k], a, k * s->channels, s->channels, to, e);
+    return rc;
+}
+
+/* From now on messages come. */
+static int attach(way *x, boxes *box, err *e)
+{
+    asking *s = &x->of->asks;
+    pthread_mutex_lock(&s->lock);
+    x->box = box;
+    int rc = s->lost ? err_copy(e, &s->why) : x->joined ? boxes_join(box, x->p, x->mark, e) : OK;
+    pthread_mutex_unlock(&s->lock);
+    return rc;
+}
+
+int ways_fill(ways *w, const ways_shape *s, const bool *here, err *e)
+{
+    int rc = s->ranks == w->n ? OK : err_set(e, ERR_FORMAT, "another number of ranks");
+    for (int k = 0; k < s->lanes && !rc; k++, w->lanes++) rc = link_threads_open(&w->local[k], w->n, s->channels, e);
+    for (int a = 0; a < w->n && !rc; a++) {
+        boxes *to[LINK_RANKS_MAX] = {NULL};
+        if (!here[a]) continue;
+        rc = fill_rank(w, s, a, here, to, e);
+        for (int b = 0; b < w->n; b++) {
+            if (!to[b]) continue;
+            if (!rc) rc = attach(find(w, a, b), to[b], e);
+            else boxes_close(to[b]);
+        }
+    }
     return rc;
 }
 
 int ways_open(ways **out, const ways_shape *s, const bool *here, const ways_use *use, err *e)
 {
-    const int n = s->ranks;
-    ways *w = *out = mem_zero(1, sizeof *w);
-    if (!w) return err_set(e, ERR_MEMORY, "out of memory for connections");
-    asking_open(&w->asks, on_lost, w);
-    w->n = n;
-    w->use = *use;
-    w->all = mem_zero((size_t)n * (size_t)n, sizeof *w->all);
-    int rc = w->all ? OK : err_set(e, ERR_MEMORY, "out of memory");
-    w->lanes = s->lanes;
-    for (int k = 0; k < w->lanes && !rc; k++) rc = link_threads_open(&w->local[k], n, s->channels, e);
-    for (int a = 0; a < n && !rc; a++)
-        for (int b = 0; b < n && !rc; b++)
-            if (here[a] && !here[b]) rc = open_way(w, s, a, b, e);
-    for (int a = 0; a < n && !rc; a++) {
-        boxes *to[LINK_RANKS_MAX] = {NULL};
-        for (int b = 0; b < n; b++) {
-            const way *x = find(w, a, b);
-            if (x) to[b] = x->box;
-        }
-        for (int k = 0; k < w->lanes && here[a] && !rc; k++)
-            rc = link_tls_open(&w->end[a][k], w->local[k], a, k * s->channels, s->channels, to, e);
-    }
-    return rc;
+    int rc = make(out, s->ranks, use, e);
+    for (int a = 0; a < s->ranks && !rc; a++)
+        for (int b = 0; b < s->ranks; b++)
+            if (here[a] && !here[b] && hands(s, a, b, NULL)) add(*out, a, b);
+    return rc ? rc : ways_fill(*out, s, here, e);
 }
 
 link_end *ways_end(const ways *w, int a, int lane) { return w->end[a][lane] ? link_tls_end(w->end[a][lane]) : NULL; }
@@ -156,7 +216,7 @@ bool ways_know(uint16_t kind) { return boxes_know(kind); }
 
 static int admit(const way *x, const frame_head *h, uint8_t **room, err *e)
 {
-    if (x && boxes_know(h->kind)) return boxes_admit(x->box, h, room, e);
+    if (x && x->box && boxes_know(h->kind)) return boxes_admit(x->box, h, room, e);
     return err_set(e, ERR_FORMAT, "a message of kind %u between ranks", h->kind);
 }
 
@@ -223,8 +283,9 @@ int ways_share(ways *w, int a, int b, int mark, peer *p, err *e)
     x->shared = true;
     pthread_mutex_lock(&w->asks.lock);
     x->joined = true;
+    int rc = x->box ? boxes_join(x->box, p, mark, e) : OK;
     pthread_mutex_unlock(&w->asks.lock);
-    return boxes_join(x->box, p, mark, e);
+    return rc;
 }
 
 /* Whether to say JOIN. The higher rank says it to one that waits for it, which not all did before protocol 4. */
@@ -247,7 +308,7 @@ static int settle(way *x, peer *p, int rc, err *e)
     const bool other = x->joined || s->lost;
     x->says = !rc && !other;
     if (x->says && x->q.why.code) rc = err_copy(e, &x->q.why); /* lost meanwhile */
-    if (x->says && !rc) rc = boxes_join(x->box, p, 0, e);
+    if (x->says && !rc && x->box) rc = boxes_join(x->box, p, 0, e);
     const bool wanted = x->says = x->says && !rc;
     if (wanted) x->own = x->p = p;
     x->joined = x->joined || wanted;
@@ -335,7 +396,7 @@ int ways_accept(ways *w, int a, int b, peer *p, err *e)
     pthread_mutex_lock(&w->asks.lock);
     if (x->joined) rc = err_set(e, ERR_BUSY, "rank %d has joined already", b);
     else if (x->says && a < b) rc = err_set(e, ERR_BUSY, "rank %d joins by itself", a);
-    if (!rc) rc = boxes_join(x->box, p, 0, e);
+    if (!rc && x->box) rc = boxes_join(x->box, p, 0, e);
     if (!rc) x->p = p;
     x->joined = x->joined || !rc;
     pthread_cond_broadcast(&w->asks.changed);
@@ -367,7 +428,7 @@ void ways_stop(ways *w)
     for (int i = 0; i < w->n_way; i++) {
         way *x = &w->all[i];
         if (x->p) peer_drop(x->p, &why);
-        boxes_stop(x->box);
+        if (x->box) boxes_stop(x->box);
         if (!x->own && !x->shared) x->p = NULL; /* its owner closes it */
     }
 }
@@ -375,7 +436,8 @@ void ways_stop(ways *w)
 void ways_close(ways *w)
 {
     if (!w) return;
-    for (int i = 0; i < w->n_way; i++) boxes_stop(w->all[i].box);
+    for (int i = 0; i < w->n_way; i++)
+        if (w->all[i].box) boxes_stop(w->all[i].box);
     for (int i = 0; i < w->n_way; i++) peer_close(w->all[i].own);
     for (int i = 0; i < w->n_way; i++) {
         boxes_close(w->all[i].box);

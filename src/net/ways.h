@@ -27,6 +27,14 @@ typedef struct ways_shape {
 
 ways_shape ways_of_plan(const plan *l); /* as plan/far.h says */
 
+/* Whom a rank on a node meets: ranks that it hands something, or takes it from, and what the leader calls their nodes
+ * and its own; "": the leader's own. */
+typedef struct ways_others {
+    int rank, ranks;
+    bool is[LINK_RANKS_MAX];
+    char node[LINK_RANKS_MAX][TCP_NAME_MAX];
+} ways_others;
+
 /* What a leader knows of ranks: where those on nodes are, and what a connection between two shows, in either order. */
 typedef struct ways_nodes {
     address at[LINK_RANKS_MAX];
@@ -35,6 +43,11 @@ typedef struct ways_nodes {
 
 /* Makes boxes, and the link among threads, for the ranks here; here [ranks]. The shape is used while it opens. */
 int ways_open(ways **out, const ways_shape *s, const bool *here, const ways_use *use, err *e);
+/* The same in two parts, so that ranks meet while a model is opened: connections can be made after the first one,
+ * messages of boxes come after the second. ERR_FORMAT: others hand each other something than was said. */
+int ways_begin(ways **out, const ways_others *o, const ways_use *use, err *e);
+int ways_fill(ways *w, const ways_shape *s, const bool *here, err *e);
+void ways_others_of(ways_others *to, const ways_shape *s, int rank, const char *mine);
 /* Rank a, which is here, reaches rank b by this connection, which stays its owner's; messages both ways bear the mark
  * (the rank that is the leader's). Before any message of a box can come. */
 int ways_share(ways *w, int a, int b, int mark, peer *p, err *e);
