@@ -162,6 +162,7 @@ PAGE_PYTHON ?= $(shell for p in python3 /usr/bin/python3; do $$p -c 'import sele
 test-page: all ## the web page in Chromium (Debian: chromium, chromium-driver, python3-selenium)
 	$(PAGE_PYTHON) tests/page/page_test.py $(BUILD)/inferflow
 WEATHER_PYTHON ?= python3
+weather: $(BUILD)/tests/weather/foreign_node
 weather: all ## files that shrink, nodes that stop, memory that runs out, while a server generates (Python 3; minutes)
 	$(WEATHER_PYTHON) tests/weather/weather.py $(BUILD)/inferflow '$(ROW)'
 test-devices: $(BUILD)/tests/t_devices ## every test model on all combinations of devices, chunks, caches (an hour)

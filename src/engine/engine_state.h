@@ -68,6 +68,7 @@ struct engine {
         double waited;      /* seconds, by losses before it since anything was generated */
         int losses;         /* those, this one too */
         uint64_t made;      /* tokens generated before the last of them */
+        bool told;          /* that waiting is of no use */
         bool vain;          /* --peer-wait is over: new queries are refused; written under the lock, as `why` */
         err why;
     } away;             /* devices of other processes are lost: there is no plan, and queries wait; recovery.c */

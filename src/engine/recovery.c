@@ -75,6 +75,7 @@ static void begin(engine *g, const err *why, bool lost)
     g->away.made = g->stats.generated_tokens;
     end_deadly(g, why);
     g->away.is = true;
+    g->away.told = false;
     set_why(g, why, false);
     g->away.since = now - g->away.waited;
     g->away.next = now + (g->away.losses > 1 ? AGAIN * (1 << (g->away.losses < 6 ? g->away.losses - 1 : 5)) : 0);
@@ -186,6 +187,8 @@ void recovery_go_on(engine *g)
     if (g->asked.devices && spares_turn(&g->spare, g->asked.devices, e.msg)) rc = ERR_IO; /* another one may do */
     const bool final = rc != ERR_IO && rc != ERR_BUSY && rc != ERR_CANCELLED && rc != ERR_UNAVAILABLE;
     set_why(g, &e, g->away.vain);
+    if (final && !g->away.told) log_line(LOG_WARN, "%s: texts end, and new ones too as long as that is so", e.msg);
+    g->away.told = final;
     g->away.next = clock_now() + AGAIN;
     peers_look(g, true);
     end_queries(g, final);
