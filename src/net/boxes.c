@@ -147,7 +147,7 @@ int boxes_mark(const frame_head *h) { return (int)(h->channel >> MARK); }
 int boxes_join(boxes *b, peer *p, int mark, err *e)
 {
     b->p = p;
-    b->mark = (uint64_t)mark << MARK;
+    if (mark) b->mark = (uint64_t)mark << MARK; /* where there is none the first message may be here already */
     peer_hold(p);
     b->sends = pthread_create(&b->sender, NULL, send_waiting, b) == 0;
     return b->sends ? OK : err_set(e, ERR_IO, "cannot start a thread");
