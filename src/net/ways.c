@@ -35,6 +35,7 @@ struct ways {
     int n_way, cap;
     int lanes;
     bool leads; /* its process dials, whatever the ranks */
+    bool stopped;
     link_group *local[PLAN_LANES];
     link_tls *end[LINK_RANKS_MAX][PLAN_LANES];
     ways_use use;
@@ -425,6 +426,8 @@ int ways_wait(ways *w, double seconds, int *missing, err *e)
 void ways_stop(ways *w)
 {
     static const err why = {.code = ERR_CANCELLED, .msg = "the ranks have ended"};
+    if (w->stopped) return;
+    w->stopped = true; /* peers of others are not touched again */
     for (int i = 0; i < w->n_way; i++) {
         way *x = &w->all[i];
         if (x->p) peer_drop(x->p, &why);
