@@ -451,6 +451,72 @@ static void large_heads_and_bodies(void **state)
     close(fd);
 }
 
+static const char *pem(const char *name, const char *kind)
+{
+    const char *path = temp_path(name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f, "-----BEGIN %s-----\nAAAA\n-----END %s-----\n", kind, kind);
+    fclose(f);
+    return path;
+}
+
+/* What is wrong with a certificate and its key. */
+static void certificates_and_keys(void **state)
+{
+    (void)state;
+    static const char *const row[][2] = {{"CERTIFICATE", "holds no private key"},
+                                         {"ENCRYPTED PRIVATE KEY", "is encrypted"},
+                                         {"OPENSSH PRIVATE KEY", "is a key of OpenSSH"},
+                                         {"PRIVATE KEY", "is not the key of"}};
+    char cert[300], key[300];
+    snprintf(cert, sizeof cert, "%s", pem("cert.pem", "CERTIFICATE"));
+    for (int i = 0; i < 4; i++) {
+        err e = {0};
+        http *none;
+        snprintf(key, sizeof key, "%s", pem("key.pem", row[i][0]));
+        opt.tls_cert = cert;
+        opt.tls_key = key;
+        assert_int_equal(http_open(&none, &srv, &e), ERR_USAGE);
+        if (!strstr(e.msg, row[i][1]) || !strstr(e.msg, key)) fail_msg("%s: %s", row[i][0], e.msg);
+    }
+    opt.tls_cert = opt.tls_key = NULL;
+}
+
+/* Bodies that are handled beside: the replies are as ever, also of the next request on the connection. */
+static void put_long(int fd)
+{
+    static char text[1 << 20];
+    static const char body[] = "{\"prompt\":\"a\",\"max_tokens\":3";
+    enum { BYTES = 600000 };
+    int n = snprintf(text, sizeof text,
+                     "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", BYTES);
+    memset(text + n, ' ', BYTES);
+    memcpy(text + n, body, sizeof body - 1);
+    text[n + BYTES - 1] = '}';
+    text[n + BYTES] = 0;
+    put(fd, text);
+}
+
+static void long_bodies(void **state)
+{
+    (void)state;
+    int fd[8];
+    fake.text = "hello";
+    for (int i = 0; i < 8; i++) put_long(fd[i] = dial());
+    for (int i = 0; i < 8; i++) {
+        assert_true(get(fd[i], "\"usage\"", 5));
+        expect_status("200");
+        put(fd[i], "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        assert_true(get(fd[i], NULL, 5));
+        assert_non_null(strstr(got, "\"ok\""));
+        close(fd[i]);
+    }
+    put_long(fd[0] = dial());
+    close(fd[0]); /* before its turn comes */
+    assert_true(wait_active(0, 5));
+}
+
 static void pipelined_requests(void **state)
 {
     (void)state;
@@ -696,6 +762,14 @@ static void an_orderly_end(void **state)
     assert_true(clock_now() - began < 1);
     assert_true(get(fd, NULL, 1) || errno == ECONNRESET);
     close(fd);
+    /* and with long bodies that wait to be handled */
+    assert_ok(http_open(&listener, &srv, &e), &e);
+    int others[8];
+    for (int i = 0; i < 8; i++) put_long(others[i] = dial());
+    began = clock_now();
+    http_close(listener);
+    assert_true(clock_now() - began < 2);
+    for (int i = 0; i < 8; i++) close(others[i]);
     assert_ok(http_open(&listener, &srv, &e), &e);
     fake.delay_us = 0;
 }
@@ -710,6 +784,8 @@ int main(void)
         cmocka_unit_test(streams_that_are_left_are_forgotten),
         cmocka_unit_test(memory_comes_back),
         cmocka_unit_test(large_heads_and_bodies),
+        cmocka_unit_test(long_bodies),
+        cmocka_unit_test(certificates_and_keys),
         cmocka_unit_test(pipelined_requests),
         cmocka_unit_test(streams_arrive_as_they_are_made),
         cmocka_unit_test(a_client_that_leaves_frees_its_query),

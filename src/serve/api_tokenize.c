@@ -51,34 +51,37 @@ static const tokenizer *tokenizer_of(server *s, exchange *x)
 }
 
 /* {"id": 5, "piece": "text"}, or the bytes as an array when they are no text by themselves. */
-static void add_piece(json *list, const tokenizer *t, int32_t id)
+static void write_piece(buf *out, const tokenizer *t, int32_t id)
 {
     buf raw = {0};
-    json *o = json_add_object(list, NULL);
-    json_add_int(o, "id", id);
     if (!tokenizer_bytes(t, id, &raw)) {
         span piece = tokenizer_piece(t, id);
         raw.n = 0;
         buf_add(&raw, piece.p, piece.n);
     }
+    buf_printf(out, "{\"id\":%d,\"piece\":", id);
     if (utf8_is_valid(buf_span(&raw)) && !(raw.n && memchr(raw.p, 0, raw.n))) {
-        json_add_str(o, "piece", buf_cstr(&raw));
+        json_quote(out, buf_span(&raw));
     } else {
-        json *bytes = json_add_array(o, "piece");
-        for (size_t i = 0; i < raw.n; i++) json_add_int(bytes, NULL, raw.p[i]);
+        for (size_t i = 0; i < raw.n; i++) buf_printf(out, "%s%d", i ? "," : "[", raw.p[i]);
+        buf_str(out, raw.n ? "]" : "[]");
     }
+    buf_byte(out, '}');
     buf_free(&raw);
 }
 
 static void reply_content(exchange *x, const tokenizer *t, const token_list *ids, bool pieces)
 {
-    json *root = json_new_object();
-    json *list = json_add_array(root, "tokens");
+    buf *out = &x->out;
+    x->status = 200;
+    x->content_type = "application/json";
+    buf_str(out, "{\"tokens\":[");
     for (size_t i = 0; i < ids->n; i++) {
-        if (pieces) add_piece(list, t, ids->id[i]);
-        else json_add_int(list, NULL, ids->id[i]);
+        if (i) buf_byte(out, ',');
+        if (pieces) write_piece(out, t, ids->id[i]);
+        else buf_printf(out, "%d", ids->id[i]);
     }
-    reply_json(x, 200, root);
+    buf_str(out, "]}");
 }
 
 static void reply_prompt(server *s, exchange *x, const tokenizer *t, const token_list *ids, bool pieces)

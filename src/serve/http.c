@@ -8,7 +8,8 @@
  * - replies that come later: the connection sleeps inside the stream's lock, so a wake-up cannot be lost;
  * - clients that leave, heads that never end: watch.c;
  * - a refusal sent before the body was read must survive the bytes still on their way: the socket lingers;
- * - a daemon must not be stopped while a connection sleeps: streams are left first.
+ * - a daemon must not be stopped while a connection sleeps: streams are left first;
+ * - a long body takes long to parse and tokenize: its connection sleeps until slow_lane.h has done it.
  * - a Content-Length that is no number it would answer with two heads: refuse_length.
  * Some heads it answers itself in HTML: too long (431, 414), or broken (400). */
 #define _GNU_SOURCE
@@ -20,6 +21,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "serve/exchange.h"
+#include "serve/slow_lane.h"
 #include "serve/watch.h"
 
 #include <arpa/inet.h>
@@ -30,6 +32,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +49,8 @@ enum {
     DRAIN_CHUNKED = 64 << 20, /* a chunked body that grew too large is read up to here for the sake of a 413 */
     BODIES_BYTES = 512 << 20, /* all bodies being received together */
     SEND_SECONDS = 600,       /* a client that reads nothing */
+    LONG_BYTES = 256 << 10,   /* a body from which on others need not wait for it: 0.15 s of work */
+    LONG_MOST = 64,           /* of these at once */
     CONNECTIONS_MAX = 16384,
     OLD_MAX = 4
 };
@@ -54,6 +59,7 @@ struct http {
     server *srv;
     struct MHD_Daemon *daemon, *old[OLD_MAX]; /* old: of earlier certificates */
     watch *w;
+    slow_lane *lane;
     int port, listen_fd;
     atomic_int receiving, active; /* requests whose body comes; requests at work */
     atomic_llong body_bytes;
@@ -71,6 +77,8 @@ typedef struct call {
     bool receiving, handled, refused, unread, queued; /* unread: refused before its body came */
     bool chunked;
     int status;
+    slow_work work; /* of a long body */
+    bool sleeps;    /* until that is done */
 } call;
 
 static const char *request_header(struct MHD_Connection *c, const char *name)
@@ -342,6 +350,49 @@ static enum MHD_Result take_body(call *c, const char *data, size_t *n)
     return c->body_seen > DRAIN_CHUNKED ? MHD_NO : MHD_YES;
 }
 
+static call *call_of(slow_work *w) { return (call *)((char *)w - offsetof(call, work)); }
+
+/* Not for a client that has left. */
+static void handle_long(slow_work *w)
+{
+    call *c = call_of(w);
+    char some;
+    if (recv(c->fd, &some, 1, MSG_PEEK | MSG_DONTWAIT) == 0) reply_error(&c->x, 499, NULL, NULL, "the client has left");
+    else exchange_handle(c->h->srv, &c->x);
+}
+
+static void wake_long(slow_work *w)
+{
+    call *c = call_of(w);
+    if (!c->x.status && !c->x.later) reply_error(&c->x, 503, NULL, "shutting_down", "the server is shutting down");
+    MHD_resume_connection(c->conn);
+}
+
+/* The connection sleeps until that is done. False: it does not, as too many are there, which is the reply. */
+static bool handle_later(call *c)
+{
+    if (slow_lane_waiting(c->h->lane) >= LONG_MOST) {
+        reply_error(&c->x, 503, NULL, "overloaded", "too many large requests at once; try again");
+        return false;
+    }
+    c->work = (slow_work){.run = handle_long, .done = wake_long};
+    c->sleeps = true;
+    watch_reply(c->h->w, c->fd, NULL);
+    MHD_suspend_connection(c->conn);
+    slow_lane_put(c->h->lane, &c->work);
+    return true;
+}
+
+/* The exchange was handled: the body is needed no more. */
+static void end_handling(call *c)
+{
+    exchange *x = &c->x;
+    atomic_fetch_sub(&c->h->body_bytes, (long long)c->body.n);
+    buf_free(&c->body);
+    if (x->later) stream_attach(x->later, &(stream_waiter){c, suspend_call, resume_call});
+    watch_reply(c->h->w, c->fd, x->later);
+}
+
 static enum MHD_Result on_request(void *ctx, struct MHD_Connection *conn, const char *url, const char *method,
                                   const char *version, const char *data, size_t *n, void **slot)
 {
@@ -357,9 +408,12 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *conn, const 
         x->body = buf_span(&c->body);
         if (c->body_seen > (uint64_t)h->srv->o->max_body)
             x->body.n = (size_t)c->body_seen; /* too large: refused unread */
-        exchange_handle(h->srv, x);
-        if (x->later) stream_attach(x->later, &(stream_waiter){c, suspend_call, resume_call});
-        watch_reply(h->w, c->fd, x->later);
+        if (x->body.n >= LONG_BYTES && handle_later(c)) return MHD_YES;
+        if (!x->status) exchange_handle(h->srv, x);
+        end_handling(c);
+    } else if (c->sleeps) {
+        c->sleeps = false;
+        end_handling(c);
     }
     return x->later ? send_later(c) : send_whole(c, x->status, x->content_type, &x->out);
 }
@@ -500,6 +554,9 @@ static int read_tls(const serve_options *o, buf *cert, buf *key, err *e)
         rc = err_set(e, ERR_USAGE, "--tls-cert: %s holds no certificate (PEM)", o->tls_cert);
     if (!rc && !strstr(buf_cstr(key), "PRIVATE KEY-----"))
         rc = err_set(e, ERR_USAGE, "--tls-key: %s holds no private key (PEM)", o->tls_key);
+    if (!rc && (strstr(buf_cstr(key), "ENCRYPTED") || strstr(buf_cstr(key), "OPENSSH PRIVATE KEY-----")))
+        rc = err_set(e, ERR_USAGE, "--tls-key: %s is %s: write it anew with openssl pkey -in OLD -out NEW", o->tls_key,
+                     strstr(buf_cstr(key), "ENCRYPTED") ? "encrypted" : "a key of OpenSSH");
     if (!rc) file_warn_readable(o->tls_key);
     return rc;
 }
@@ -546,7 +603,8 @@ static int start_daemon(http *h, struct MHD_Daemon **out, err *e)
     int rc = read_tls(h->srv->o, &cert, &key, e);
     *out = rc ? NULL : run_daemon(h, &cert, &key);
     if (!rc && !*out)
-        rc = cert.n ? err_set(e, ERR_USAGE, "%s is not the key of %s", h->srv->o->tls_key, h->srv->o->tls_cert)
+        rc = cert.n ? err_set(e, ERR_USAGE, "%s is not the key of %s, or one of them is damaged", h->srv->o->tls_key,
+                              h->srv->o->tls_cert)
                     : err_set(e, ERR_IO, "cannot start the HTTP threads: %s (ulimit -n: %lu descriptors)",
                               strerror(errno), descriptors_left());
     buf_free(&cert);
@@ -597,6 +655,7 @@ int http_open(http **out, server *s, err *e)
     h->srv = s;
     h->listen_fd = -1;
     int rc = watch_open(&h->w, (double)s->o->head_timeout, e);
+    if (!rc) rc = slow_lane_open(&h->lane, e);
     if (!rc) rc = bind_socket(h, e);
     if (!rc) rc = start_daemon(h, &h->daemon, e);
     if (rc) {
@@ -624,6 +683,7 @@ void http_close(http *h)
     if (!h) return;
     http_quiesce(h);
     if (h->daemon) {
+        slow_lane_end(h->lane);
         watch_leave_all(h->w); /* a sleeping connection would abort the library */
         for (int i = 0; i < 100 && http_active(h); i++) {
             usleep(10000);
@@ -634,6 +694,7 @@ void http_close(http *h)
         MHD_stop_daemon(h->daemon);
     }
     if (h->listen_fd >= 0) close(h->listen_fd);
+    slow_lane_close(h->lane);
     watch_close(h->w);
     mem_free(h);
 }
