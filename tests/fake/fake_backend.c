@@ -441,9 +441,11 @@ static int fake_start(dev *of, const segment *s, uint32_t stretch, const step *s
     check_step(d, st);
     if (d->at != at && stretch) COUNT(d, returns, 1);
     d->at = at;
-    memory_open(d, true);
-    if (stretch == 0) rc = step_send(d, st, e);
-    memory_open(d, false);
+    if (stretch == 0) {
+        memory_open(d, true);
+        rc = step_send(d, st, e);
+        memory_open(d, false);
+    }
     if (rc) return rc;
     at->now = st;
     at->stretch = stretch;
@@ -604,6 +606,7 @@ static int fake_open(dev **out, const program *p, const dev_options *o, err *e)
     d->view.kv = mem_zero(p->n_state + 1, sizeof *d->view.kv);
     d->memory = mmap(NULL, d->o.memory, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (d->memory == MAP_FAILED) d->memory = NULL;
+    if (d->memory) madvise(d->memory, d->o.memory, MADV_HUGEPAGE); /* else opening and closing it is half of the time */
     int rc = d->weights && d->states && d->slots && d->ropes && d->view.held && d->view.kv && d->memory
                  ? call(d, FAKE_open, e)
                  : err_set(e, ERR_MEMORY, "out of memory for a device");
