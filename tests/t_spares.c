@@ -240,11 +240,34 @@ static void health_tells_of_spares(void **unused)
     nodes_close(&n);
 }
 
+/* Whose part another takes, by what a message says. */
+static void messages_name_nodes(void **unused)
+{
+    (void)unused;
+    static const char *const row[][3] = {
+        {"a:1/cpu|s:1/cpu;b:1/cpu|t:1/cpu", "a:1: the connection ended", "s:1/cpu;b:1/cpu"},
+        {"a:1/cpu|s:1/cpu;b:1/cpu|t:1/cpu", "a:1: ranks 1 and 2 (a:1 and b:1) cannot reach each other",
+         "s:1/cpu;b:1/cpu"},
+        {"a:1/cpu;b:1/cpu|t:1/cpu", "a:1: ranks 1 and 2 (a:1 and b:1) cannot reach each other", "a:1/cpu;t:1/cpu"},
+        {"a:1/cpu;b:1/cpu|t:1/cpu", "a:1: ranks 1 and 2 (a:1 and bb:1 and b:11) cannot", NULL},
+        {"a:1/cpu;b:1/cpu|t:1/cpu", "a:1: the connection ended", NULL},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        spares s = {{0}};
+        buf now = {0};
+        assert_int_equal(spares_turn(&s, row[i][0], row[i][1]), row[i][2] != NULL);
+        assert_true(spares_apply(&s, row[i][0], &now));
+        if (row[i][2]) assert_string_equal(buf_cstr(&now), row[i][2]);
+        buf_free(&now);
+    }
+}
+
 int main(void)
 {
     setenv("XDG_CACHE_HOME", "/proc", 1); /* where no digest can be kept */
     log_set_level("error");
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages_name_nodes),
         cmocka_unit_test(a_node_that_drains_is_left_for_its_spare),
         cmocka_unit_test(a_node_that_drains_ends_what_it_began),
         cmocka_unit_test(spares_are_greeted),

@@ -53,7 +53,18 @@ bool spares_apply(const spares *s, const char *list, buf *out)
     }
 }
 
-bool spares_turn(spares *s, const char *list, const char *message)
+/* Whether the message begins with the node, or names it behind a blank or a bracket. */
+static bool names(const char *message, const char *node, size_t n, bool inside)
+{
+    for (const char *at = message; *at; at++) {
+        const bool begins = inside ? at > message && (at[-1] == ' ' || at[-1] == '(') : at == message;
+        if (begins && !strncmp(at, node, n) && strchr(inside ? " :)," : " :", at[n])) return true;
+        if (!inside) break;
+    }
+    return false;
+}
+
+static bool turn(spares *s, const char *list, const char *message, bool inside)
 {
     const char *at = list;
     bool any = false;
@@ -63,8 +74,7 @@ bool spares_turn(spares *s, const char *list, const char *message)
         const span one = alternative(all, s->of[i] % n);
         const uint8_t *slash = memchr(one.p, '/', one.n);
         const size_t node = slash ? (size_t)(slash - one.p) : 0;
-        if (node && n > 1 && !strncmp(message, (const char *)one.p, node) &&
-            (message[node] == ':' || message[node] == ' ')) {
+        if (node && n > 1 && names(message, (const char *)one.p, node, inside)) {
             s->of[i] = (uint8_t)((s->of[i] + 1) % n);
             any = true;
         }
@@ -72,4 +82,9 @@ bool spares_turn(spares *s, const char *list, const char *message)
         at++;
     }
     return any;
+}
+
+bool spares_turn(spares *s, const char *list, const char *message)
+{
+    return turn(s, list, message, false) || turn(s, list, message, true);
 }
