@@ -1,6 +1,8 @@
 /* t_conversation.c - `run` on a terminal: a conversation on the built-in model through a pseudo-terminal. */
 #include "tests/command.h"
 
+#include "base/json.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <pty.h>
@@ -238,7 +240,7 @@ static void commands_say_what_they_did(void **state)
     unlink(path);
     at = ask("/set temprature 1", "unknown parameter \"temprature\"; did you mean temperature?", at);
     at = ask("/set max_token 1", "unknown parameter \"max_token\"; did you mean max_tokens?", at);
-    at = ask("/set dance 1", "unknown parameter \"dance\"\r\n", at);
+    at = ask("/set dance 1", "unknown parameter \"dance\"; /set lists them\r\n", at);
     type("/bye\r");
     assert_int_equal(finish(), 0);
 }
@@ -342,6 +344,168 @@ static void a_full_context_says_what_helps(void **state)
     assert_int_equal(finish(), 0);
 }
 
+static void expect_row(const char *name, const char *value, const char *source, size_t from)
+{
+    char row[100];
+    snprintf(row, sizeof row, "\n%-18s %6s  %-12s  ", name, value, source);
+    if (!strstr(seen + from, row)) fail_msg("%s: %s", row, seen + from);
+}
+
+/* The table of /set: what holds, and who said so. */
+static void parameters_are_a_table(void **state)
+{
+    (void)state;
+    const char *const args[] = {"-n", "4", "--top-k", "7", NULL};
+    start(args);
+    size_t at = expect(">>> ", 0), before = at;
+    at = ask("/set top_k 9", "top_k 9 (was 7)\r\n", at);
+    at = ask("/set temp 0", "temperature 0 (was 1)\r\n", at);
+    at = ask("/set max_tokens 5", "max_tokens 5 (was 4)\r\n", at);
+    at = ask("/set top_p", "top_p 1 (default): only the likeliest tokens", at);
+    at = ask("/set top_p high", "error: top_p: 'high' is not a number\r\n", at);
+    at = ask("/set max_tokens -2", "error: max_tokens: -2 is out of range: -1 to 1073741824\r\n", at);
+    at = ask("/set strategy dance", "error: strategy: 'dance' is not one of std|greedy|", at);
+    at = ask("/set strategy min_p", "strategy min_p (was none)\r\n", at);
+    before = at;
+    at = ask("/set", "fsd_steps", at);
+    expect_row("temperature", "0", "/set", before);
+    expect_row("top_k", "0", "strategy", before);
+    expect_row("min_p", "0.05", "strategy", before);
+    expect_row("strategy", "min_p", "/set", before);
+    expect_row("max_tokens", "5", "/set", before);
+    expect_row("seed", "-1", "default", before);
+    type("/bye\r");
+    assert_int_equal(finish(), 0);
+
+    static const char *const plainly[] = {NULL};
+    start(plainly); /* what conversations get, and what flags say */
+    at = expect(">>> ", 0);
+    before = at;
+    at = ask("/set", "fsd_steps", at);
+    expect_row("temperature", "0.8", "chat", before);
+    at = ask("/show", "sampling  temperature 0.8, top_k 40, top_p 0.95, min_p 0.05 (/set lists all)\r\n", at);
+    type("/bye\r");
+    assert_int_equal(finish(), 0);
+}
+
+static void the_file_of_a_model_is_named_by_its_parameters(void **state)
+{
+    (void)state;
+    const char *spec = temp_path("warm.ini");
+    FILE *f = fopen(spec, "w");
+    assert_non_null(f);
+    fputs("[model]\npath = builtin\n[generate]\ntemperature = 0.3\n", f);
+    fclose(f);
+    const char *const args[] = {"--spec", spec, "--top-k", "7", NULL};
+    start(args);
+    size_t at = expect(">>> ", 0), before = at;
+    at = ask("/set", "fsd_steps", at);
+    expect_row("temperature", "0.3", "spec", before);
+    expect_row("top_k", "7", "flag", before);
+    type("/bye\r");
+    assert_int_equal(finish(), 0);
+    unlink(spec);
+}
+
+/* Messages of a saved conversation; each is followed by a newline. */
+static void saved_contents(buf *out, const char *path)
+{
+    json *root;
+    err e = {0};
+    out->n = 0;
+    assert_int_equal(json_read(&root, path, 1 << 20, &e), OK);
+    for (const json *m = json_first(json_get(root, "messages")); m; m = json_next(m))
+        buf_printf(out, "%s: %s\n", json_str(json_get(m, "role"), ""), json_str(json_get(m, "content"), ""));
+    json_free(root);
+}
+
+/* The prompt tokens of the last answer that the cache had; 0: none. */
+static long long cached_since(size_t from)
+{
+    long long all, cached = 0;
+    const char *told = strstr(seen + from, " prompt tokens");
+    assert_non_null(told);
+    while (told[-1] != '[') told--;
+    sscanf(told, "%lld prompt tokens, %lld cached", &all, &cached);
+    return cached;
+}
+
+static void answers_come_again_or_go(void **state)
+{
+    (void)state;
+    char words[400] = "", line[400], path[300], kept[300];
+    snprintf(path, sizeof path, "%s", temp_path("talk.json"));
+    snprintf(kept, sizeof kept, "%s", temp_path("kept.session"));
+    const char *const args[] = {"-n", "6", "--temperature", "2", "--seed", "1", "--session", kept, NULL};
+    buf first = {0}, second = {0};
+    for (int i = 0; i < 40; i++) strcat(words, "Good day ");
+    start(args);
+    size_t at = expect(">>> ", 0);
+    at = ask("/retry", "error: /retry: there is no question yet\r\n", at);
+    at = ask("/undo", "error: /undo: there is no question yet\r\n", at);
+    at = ask("/show", "context   0 of 2048 tokens", at);
+    at = ask(words, "answer tokens at", at);
+    snprintf(line, sizeof line, "/save %s", path);
+    at = ask(line, "saved 2 messages", at);
+    saved_contents(&first, path);
+    size_t before = at;
+    at = ask("/retry", "answer tokens at", at); /* the next choice of this seed */
+    assert_true(cached_since(before) >= 64);
+    at = ask(line, "saved 2 messages", at);
+    saved_contents(&second, path);
+    assert_string_not_equal(buf_cstr(&first), buf_cstr(&second));
+    at = ask("And then?", "answer tokens at", at);
+    at = ask("/undo", "dropped \"And then?\"; 2 messages are left\r\n", at);
+    at = ask(line, "saved 2 messages", at);
+    saved_contents(&first, path);
+    assert_string_equal(buf_cstr(&first), buf_cstr(&second));
+    at = ask("/set temperature 0", "temperature 0", at);
+    at = ask("/retry", "the temperature is 0: the same answer comes again", at);
+    at = ask("/show", "of 2048 tokens, 2 messages\r\n", at);
+    at = ask("/undo", "0 messages are left", at);
+    at = ask("/undo", "error: /undo: there is no question yet\r\n", at);
+    at = ask(line, "saved 0 messages", at);
+    snprintf(line, sizeof line, "/load %s", path);
+    at = ask(line, "loaded 0 messages", at);
+    at = ask("/help", "/undo", at);
+    type("/bye\r");
+    assert_int_equal(finish(), 0);
+    assert_int_equal(access(kept, F_OK), 0);
+    unlink(path), unlink(kept);
+    buf_free(&first), buf_free(&second);
+}
+
+/* A question that found no place is asked again when there is some; one whose retry fails keeps its answer. */
+static void a_question_without_answer_is_kept(void **state)
+{
+    (void)state;
+    const char *const args[] = {"-c", "64", "--temperature", "0", "--ignore-eos", "-n", "8", NULL};
+    char words[400] = "", line[420], path[300];
+    buf text = {0};
+    snprintf(path, sizeof path, "%s", temp_path("talk.json"));
+    for (int i = 0; i < 24; i++) strcat(words, "And then? ");
+    start(args);
+    size_t at = expect(">>> ", 0);
+    at = ask("Good morning!", "answer tokens at", at);
+    at = ask(words, "the conversation has", at);
+    at = ask("/undo", "dropped \"And then? And then?", at); /* of these the one that has no answer */
+    snprintf(line, sizeof line, "/save %s", path);
+    at = ask(line, "saved 2 messages", at);
+    snprintf(line, sizeof line, "/system %s", words);
+    at = ask(line, "is set", at);
+    at = ask("/retry", "error: with this message the conversation has", at);
+    snprintf(line, sizeof line, "/save %s", path);
+    at = ask(line, "saved 2 messages and the system message", at);
+    saved_contents(&text, path);
+    assert_non_null(strstr(buf_cstr(&text), "assistant: "));
+    at = ask("/clear", "forgotten", at);
+    at = ask("/retry", "error: /retry: there is no question yet\r\n", at);
+    type("/bye\r");
+    assert_int_equal(finish(), 0);
+    unlink(path);
+    buf_free(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -354,6 +518,10 @@ int main(void)
         cmocka_unit_test(other_files_stay),
         cmocka_unit_test(prompt_tokens_are_told_by_where_they_came_from),
         cmocka_unit_test(a_full_context_says_what_helps),
+        cmocka_unit_test(parameters_are_a_table),
+        cmocka_unit_test(the_file_of_a_model_is_named_by_its_parameters),
+        cmocka_unit_test(answers_come_again_or_go),
+        cmocka_unit_test(a_question_without_answer_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/param.h"
+#include "sample/sample.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,6 +48,7 @@ struct invocation {
     bool json;                     /* --json */
     const param *given[GIVEN_MAX]; /* rows of the flags on the command line */
     size_t n_given;
+    const char *sample_source[SAMPLE_PARAM_N]; /* what set a sampling parameter before the flags; NULL: nothing */
 };
 
 /* Everything from argv to the exit status: 0 done, 1 failed, 2 wrong usage. */

@@ -304,11 +304,10 @@ static bool chats(const run_options *o, const engine *eng, bool terminal)
 static conversation_options conversation_of(run_options *o)
 {
     return (conversation_options){.system = o->system,
-                                  .max_tokens = o->max_tokens,
+                                  .sample = {.params = &o->sample, .max_tokens = o->max_tokens},
                                   .min_tokens = o->min_tokens,
                                   .ignore_eos = o->ignore_eos,
                                   .parse_special = o->parse_special,
-                                  .sample = &o->sample,
                                   .form = o->form};
 }
 
@@ -409,6 +408,19 @@ static bool samples_as_told(const invocation *v)
     return false;
 }
 
+/* Who set what holds in a conversation: conversations themselves, where `before` is otherwise; then the flags. */
+static void note_sources(const invocation *v, const sample_params *before, const run_options *o, sampling_table *to)
+{
+    memcpy(to->source, v->sample_source, sizeof to->source);
+    sample_note_source(to->source, "chat", before, &o->sample);
+    for (size_t i = 0; i < v->n_given; i++) {
+        const param *row = v->given[i];
+        if (row >= sample_param_rows && row < sample_param_rows + sample_param_count)
+            to->source[row - sample_param_rows] = "flag";
+        if (strcmp(row->key, "max_tokens") == 0) to->length_source = "flag";
+    }
+}
+
 static int run_run(const invocation *v, err *e)
 {
     run_options *o = v->options;
@@ -432,9 +444,11 @@ static int run_run(const invocation *v, err *e)
     if (!rc) rc = text_form_read(&o->form, eng, o->grammar, o->json_schema, e);
     if (!rc && chats(o, eng, talks)) rc = chat_options_open(&chat, &o->talk, engine_tokenizer(eng), e);
     if (talks && chat && !is_given(v, "max_tokens")) o->max_tokens = -1; /* an answer ends by itself */
+    const sample_params before = o->sample;
     if (!rc && chat && !samples_as_told(v) && sample_for_conversation(&o->sample))
         log_line(LOG_INFO, "sampling: temperature 0.8, top-k 40, top-p 0.95, min-p 0.05 (the model's files set none)");
-    const conversation_options told = conversation_of(o);
+    conversation_options told = conversation_of(o);
+    note_sources(v, &before, o, &told.sample);
     if (!rc && talks) rc = chat ? conversation_run(eng, chat, &told, e) : talk(eng, o, e);
     if (!rc && !talks) rc = read_prompt(eng, o, chat, &prompt, e);
     if (!rc && !talks) rc = continue_read(eng, o, &prompt, e);

@@ -1,4 +1,5 @@
-/* conversation.c - see conversation.h. The messages are kept as the JSON that templates take; /save writes it. */
+/* conversation.c - see conversation.h. The messages are kept as the JSON that templates take; /save writes it. A
+ * question that got no answer is kept beside them, so that no template meets it: /retry asks it again. */
 #include "app/conversation.h"
 
 #include "app/interrupt.h"
@@ -27,6 +28,8 @@ typedef struct conversation {
     conversation_options o;
     json *messages; /* {"messages": [...]}, without the system message */
     char *system;   /* NULL: none */
+    char *open;     /* the last question, if it got no answer; NULL: it got one, or there is none */
+    int32_t tries;  /* answers to the last question before this one: each is another choice of the seed */
     bool colours, ends;
 } conversation;
 
@@ -148,15 +151,16 @@ static int write_answer(answer *a, const token_list *prompt, bool thinking, err 
     const call_parser_options parse = {.reasoning = chat_template_reasoning(c->chat), .thinking = thinking};
     query q = {.ids = prompt->id,
                .n_ids = prompt->n,
-               .max_tokens = c->o.max_tokens < 0 ? INT32_MAX : c->o.max_tokens,
+               .max_tokens = c->o.sample.max_tokens < 0 ? INT32_MAX : c->o.sample.max_tokens,
                .min_tokens = c->o.min_tokens,
                .ignore_eos = c->o.ignore_eos,
-               .sample = *c->o.sample,
+               .sample = *c->o.sample.params,
                .constraint = c->o.form,
                .n_logprobs = -1,
                .beams = 1,
                .on_token = on_token,
                .ctx = a};
+    q.sample.choice = c->tries;
     if (q.sample.seed == -1 && getrandom(&q.sample.seed, sizeof q.sample.seed, 0) > 0) q.sample.seed &= INT32_MAX;
     uint64_t id;
     const double began = clock_now();
@@ -213,27 +217,51 @@ int conversation_prompt(const engine *eng, const chat_template *chat, const conv
     return rc;
 }
 
-/* The messages but the last `n`. */
-static void forget_last(conversation *c, size_t n)
+static const json *messages_of(const conversation *c) { return json_get(c->messages, "messages"); }
+
+/* The first `n` messages, as a list of their own. */
+static json *first_messages(const conversation *c, size_t n)
 {
     json *root = json_new_object(), *list = json_add_array(root, "messages");
-    const json *old = json_get(c->messages, "messages");
-    size_t keep = json_count(old) - n;
-    for (const json *m = json_first(old); m && keep; m = json_next(m), keep--) json_add_copy(list, NULL, m);
+    for (const json *m = json_first(messages_of(c)); m && n; m = json_next(m), n--) json_add_copy(list, NULL, m);
+    return root;
+}
+
+static void replace_messages(conversation *c, json *with)
+{
     json_free(c->messages);
-    c->messages = root;
+    c->messages = with;
+}
+
+static void forget_open(conversation *c)
+{
+    mem_free(c->open);
+    c->open = NULL;
+    c->tries = 0;
 }
 
 static void forget_all(conversation *c)
 {
-    json_free(c->messages);
-    c->messages = json_new_object();
-    json_add_array(c->messages, "messages");
+    replace_messages(c, first_messages(c, 0));
+    forget_open(c);
 }
 
-static int answer_line(conversation *c, const char *text, err *e)
+/* The place of the last question among the messages; *text: what it asks. -1: there is none. */
+static int64_t last_question(const conversation *c, const char **text)
 {
-    json *list = (json *)json_get(c->messages, "messages");
+    int64_t at = -1, i = 0;
+    for (const json *m = json_first(messages_of(c)); m; m = json_next(m), i++) {
+        if (strcmp(json_str(json_get(m, "role"), ""), "user") != 0) continue;
+        at = i;
+        *text = json_str(json_get(m, "content"), "");
+    }
+    return at;
+}
+
+/* Asks after the first `before` messages. Without an answer all messages stay as they were. */
+static int ask(conversation *c, const char *text, size_t before, err *e)
+{
+    json *root = first_messages(c, before), *list = (json *)json_get(root, "messages");
     token_list prompt = {0};
     answer a = {.c = c};
     bool thinking;
@@ -241,15 +269,26 @@ static int answer_line(conversation *c, const char *text, err *e)
     chat_message_add(list, "user", text);
     int rc = make_prompt(c->eng, c->chat, &c->o, c->system, list, &thinking, &prompt, e);
     if (!rc) rc = write_answer(&a, &prompt, thinking, e);
-    if (rc || !a.tokens) {
-        forget_last(c, 1);
-    } else {
+    const bool answered = !rc && a.tokens;
+    if (answered) {
         json *m = chat_message_add(list, "assistant", buf_cstr(&a.message.content));
         if (a.message.reasoning.n) json_add_str(m, "reasoning_content", buf_cstr(&a.message.reasoning));
+        replace_messages(c, root);
+        mem_free(c->open);
+        c->open = NULL;
+    } else {
+        json_free(root);
     }
     chat_message_free(&a.message);
     mem_free(prompt.id);
     return rc;
+}
+
+static int answer_line(conversation *c, const char *text, err *e)
+{
+    forget_open(c);
+    c->open = mem_str(text);
+    return ask(c, text, json_count(messages_of(c)), e);
 }
 
 /* ---- commands ---- */
@@ -265,6 +304,59 @@ static int do_clear(conversation *c, const char *rest, err *e)
 {
     (void)rest, (void)e;
     forget_all(c);
+    printf("the conversation is forgotten%s\n", c->system ? "; the system message stays" : "");
+    return OK;
+}
+
+/* The same question gets another answer. A retry that fails keeps the one that it has. */
+static int do_retry(conversation *c, const char *rest, err *e)
+{
+    const char *text;
+    (void)rest;
+    const int64_t at = last_question(c, &text);
+    if (c->open) return ask(c, c->open, json_count(messages_of(c)), e);
+    if (at < 0) return err_set(e, ERR_USAGE, "/retry: there is no question yet");
+    if (c->o.sample.params->temperature == 0)
+        printf("the temperature is 0: the same answer comes again; /set temperature 0.8 draws others\n");
+    char *again = mem_str(text);
+    c->tries++;
+    int rc = again ? ask(c, again, (size_t)at, e) : err_set(e, ERR_MEMORY, "out of memory");
+    mem_free(again);
+    return rc;
+}
+
+/* Drops the last question with its answer, and with what came between them. */
+static int do_undo(conversation *c, const char *rest, err *e)
+{
+    const char *text = c->open;
+    (void)rest;
+    const int64_t at = c->open ? 0 : last_question(c, &text);
+    if (at < 0) return err_set(e, ERR_USAGE, "/undo: there is no question yet");
+    const size_t n = strcspn(text, "\n"), all = json_count(messages_of(c)), left = c->open ? all : (size_t)at;
+    printf("dropped \"%.*s%s\"; %zu message%s left\n", (int)n, text, text[n] ? " …" : "", left,
+           left == 1 ? " is" : "s are");
+    if (!c->open) replace_messages(c, first_messages(c, left));
+    forget_open(c);
+    return OK;
+}
+
+static int do_show(conversation *c, const char *rest, err *e)
+{
+    const engine_info *info = engine_describe(c->eng);
+    const size_t n = json_count(messages_of(c));
+    token_list ids = {0};
+    bool thinking;
+    (void)rest, (void)e;
+    err why = {0}; /* of templates that begin with a question: then nothing is used */
+    if (n || c->system) make_prompt(c->eng, c->chat, &c->o, c->system, messages_of(c), &thinking, &ids, &why);
+    printf("model     %s (%s, %d layers), on %s\n", info->name, info->arch, info->n_layer, info->devices);
+    printf("context   %zu of %d tokens, %zu message%s%s\n", ids.n, info->ctx, n, n == 1 ? "" : "s",
+           c->system ? ", system message" : "");
+    if (c->o.sample.max_tokens >= 0) printf("answers   up to %lld tokens\n", (long long)c->o.sample.max_tokens);
+    printf("sampling  ");
+    sampling_table_summary(&c->o.sample);
+    printf(" (/set lists all)\n");
+    mem_free(ids.id);
     return OK;
 }
 
@@ -277,40 +369,15 @@ static int do_system(conversation *c, const char *rest, err *e)
     }
     mem_free(c->system);
     c->system = mem_str(rest);
+    printf("the system message is set\n");
     return OK;
 }
 
 static int do_set(conversation *c, const char *rest, err *e)
 {
-    char key[64];
-    const size_t n = strcspn(rest, " =");
-    const char *value = rest + n + strspn(rest + n, " =");
-    if (!n) {
-        json *root = json_new_object();
-        param_json(sample_param_rows, sample_param_count, c->o.sample, root);
-        json_add_int(root, "max_tokens", c->o.max_tokens);
-        buf text = {0};
-        json_print(&text, root, false);
-        printf("%s\n", buf_cstr(&text));
-        buf_free(&text);
-        json_free(root);
-        return OK;
-    }
-    snprintf(key, sizeof key, "%.*s", (int)(n < 60 ? n : 60), rest);
-    static const param length = {
-        .key = "max_tokens", .type = PARAM_INT, .offset = 0, .min = -1, .max = 1 << 30, .doc = "tokens of an answer"};
-    if (param_find(&length, 1, key)) return param_set(&length, &c->o.max_tokens, value, "/set max_tokens", e);
-    const param *row = param_find(sample_param_rows, sample_param_count, key);
-    if (!row) {
-        const char *near = param_nearest(sample_param_rows, sample_param_count, key),
-                   *other = param_nearest(&length, 1, key);
-        if (!near || (other && edit_distance(other, key) < edit_distance(near, key))) near = other;
-        return err_set(e, ERR_USAGE, "/set: unknown parameter \"%s\"%s%s%s", key, near ? "; did you mean " : "",
-                       near ? near : "", near ? "?" : "");
-    }
-    if (row->type == PARAM_TEXT || row->type == PARAM_WORD)
-        return err_set(e, ERR_USAGE, "/set: %s is set when the program starts", key);
-    return param_set(row, c->o.sample, value, key, e);
+    if (*rest) return sampling_table_set(&c->o.sample, rest, e);
+    sampling_table_print(&c->o.sample);
+    return OK;
 }
 
 /* A file as /save writes it. ERR_FORMAT: it is another one; errors of reading. */
@@ -342,6 +409,11 @@ static int check_target(const char *path, err *e)
     return rc ? err_set(e, ERR_USAGE, "/save: %s is there and no saved conversation: choose another name", path) : OK;
 }
 
+static void print_count(const char *what, size_t n, const char *system)
+{
+    printf("%s %zu message%s%s\n", what, n, n == 1 ? "" : "s", system ? " and the system message" : "");
+}
+
 static int do_save(conversation *c, const char *rest, err *e)
 {
     if (!*rest) return err_set(e, ERR_USAGE, "/save: a file name is missing");
@@ -357,7 +429,9 @@ static int do_save(conversation *c, const char *rest, err *e)
     if (!rc && (rc = file_write(f, text.p, text.n, e))) file_abandon(f);
     else if (!rc) rc = file_commit(f, e);
     buf_free(&text);
-    return rc ? err_wrap(e, "/save") : OK;
+    if (rc) return err_wrap(e, "/save");
+    print_count("saved", json_count(messages_of(c)), c->system);
+    return OK;
 }
 
 static int do_load(conversation *c, const char *rest, err *e)
@@ -374,8 +448,7 @@ static int do_load(conversation *c, const char *rest, err *e)
         mem_free(c->system);
         c->system = mem_str(system);
     }
-    const size_t n = json_count(json_get(root, "messages"));
-    printf("loaded %zu message%s%s\n", n, n == 1 ? "" : "s", system ? " and the system message" : "");
+    print_count("loaded", json_count(json_get(root, "messages")), system);
     json_free(root);
     return OK;
 }
@@ -390,9 +463,13 @@ static const struct {
     {"/bye", "ends the program, as /exit, /quit and Ctrl-D do", do_bye},
     {"/exit", NULL, do_bye},
     {"/quit", NULL, do_bye},
+    {"/?", NULL, do_help},
+    {"/retry", "answers the last question again", do_retry},
+    {"/undo", "drops the last question and its answer", do_undo},
     {"/clear", "forgets the conversation", do_clear},
+    {"/show", "the model, how much of the context is used, and the sampling", do_show},
     {"/system", "TEXT: what the model is told before the conversation; without TEXT: shows it", do_system},
-    {"/set", "NAME VALUE: a sampling parameter, or max_tokens; without NAME: shows them", do_set},
+    {"/set", "NAME VALUE: a sampling parameter, or max_tokens; without NAME: a table of them", do_set},
     {"/save", "FILE: writes the conversation", do_save},
     {"/load", "FILE: goes on with a conversation", do_load},
 };
@@ -502,5 +579,6 @@ int conversation_run(engine *eng, const chat_template *chat, const conversation_
     buf_free(&input);
     json_free(c.messages);
     mem_free(c.system);
+    mem_free(c.open);
     return rc;
 }

@@ -1,15 +1,15 @@
 /* conversation.h - `run` on a terminal: a conversation through the model's chat template. */
 #pragma once
+#include "app/sampling_table.h"
 #include "engine/engine.h"
 #include "text/chat_template.h"
 
 typedef struct conversation_options {
     const char *system;    /* NULL: none */
-    int64_t max_tokens;    /* of an answer; -1: up to the context */
-    int64_t min_tokens;    /* before it may end */
+    sampling_table sample; /* changed by /set */
+    int64_t min_tokens;    /* of an answer, before it may end */
     bool ignore_eos;       /* it goes on after the model's end token */
     bool parse_special;    /* special-token text of the user counts */
-    sample_params *sample; /* changed by /set */
     struct grammar *form;  /* of answers; NULL: any */
 } conversation_options;
 

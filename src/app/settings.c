@@ -52,7 +52,7 @@ const char *settings_sampled_model(spec *over, const invocation *v)
     return path;
 }
 
-void settings_of_model(const char *path, const invocation *v)
+void settings_of_model(const char *path, invocation *v)
 {
     static token_list bans; /* the engine copies them */
     sample_params *to = options_of(v, sample_param_rows);
@@ -60,10 +60,12 @@ void settings_of_model(const char *path, const invocation *v)
     char where[300];
     ckpt *c;
     err why = {0};
+    const sample_params before = *to;
     if (model_weights(&c, path, &why)) return; /* whoever opens the model says so */
     bans.n = 0;
     snprintf(where, sizeof where, "%.250s/generation_config.json", ckpt_dir(c));
     generation_config_read(ckpt_side_json(c, "generation_config.json", &why), where, to, &bans);
+    sample_note_source(v->sample_source, "model's file", &before, to);
     o->bans = bans.id;
     o->n_bans = (int32_t)bans.n;
     ckpt_close(c);
@@ -75,11 +77,14 @@ const char *settings_strategy(const invocation *v)
     return p ? p->strategy : NULL;
 }
 
-int settings_of_strategy(const invocation *v, const char *name, err *e)
+int settings_of_strategy(invocation *v, const char *name, err *e)
 {
     sample_params *p = options_of(v, sample_param_rows);
+    const sample_params before = *p;
     p->strategy = name;
-    return strategy_apply(p, "--strategy", e);
+    int rc = strategy_apply(p, "--strategy", e);
+    sample_note_source(v->sample_source, "strategy", &before, p);
+    return rc;
 }
 
 /* [generate]; its keys override what its strategy says, wherever they stand. */
@@ -108,14 +113,19 @@ static int check_place(const spec *s, err *e)
     return OK;
 }
 
-int settings_apply(spec *s, const invocation *v, err *e)
+int settings_apply(spec *s, invocation *v, err *e)
 {
     int rc = check_place(s, e);
     for (const flag_group *g = v->cmd->flags; g && g->title && !rc; g++) {
         const char *section = section_of(g);
         void *to = (char *)v->options + g->offset;
-        if (section && g->rows == sample_param_rows) rc = apply_generate(s, to, e);
-        else if (section) rc = spec_settings(s, section, g->rows, *g->n, to, e);
+        if (section && g->rows == sample_param_rows) {
+            const sample_params before = *(sample_params *)to;
+            rc = apply_generate(s, to, e);
+            sample_note_source(v->sample_source, "spec", &before, to);
+        } else if (section) {
+            rc = spec_settings(s, section, g->rows, *g->n, to, e);
+        }
     }
     return rc == ERR_USAGE && e ? (e->code = ERR_SPEC) : rc;
 }

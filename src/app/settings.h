@@ -13,12 +13,12 @@ const char *settings_sampled_model(spec *over, const invocation *v);
  * temperature, top_k, top_p, min_p and typical_p count where do_sample is true, repetition_penalty always. Its
  * bad_words_ids and suppress_tokens hold for all texts of the engine. Warnings name what is not followed or out of
  * range. */
-void settings_of_model(const char *path, const invocation *v);
+void settings_of_model(const char *path, invocation *v);
 /* The strategy of the sampling options; NULL: none, or the command does not sample. */
 const char *settings_strategy(const invocation *v);
 /* Sets sampling options as the strategy says; flags come after it. ERR_USAGE: there is no such strategy. */
-int settings_of_strategy(const invocation *v, const char *name, err *e);
+int settings_of_strategy(invocation *v, const char *name, err *e);
 /* Sets the options of every flag group that a section of the spec speaks for. */
-int settings_apply(spec *s, const invocation *v, err *e);
+int settings_apply(spec *s, invocation *v, err *e);
 /* Whether the keys of the three sections are known and their values in range (`spec check`). */
 int settings_check(spec *s, err *e);

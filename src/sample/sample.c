@@ -24,6 +24,16 @@ const param sample_param_rows[] = {SAMPLE_PARAM_LIST(X)};
 #undef X
 const size_t sample_param_count = sizeof sample_param_rows / sizeof *sample_param_rows;
 
+void sample_note_source(const char *source[SAMPLE_PARAM_N], const char *name, const sample_params *before,
+                        const sample_params *now)
+{
+#define X(kind, field, ...) before->field != now->field,
+    const bool changed[] = {SAMPLE_PARAM_LIST(X)};
+#undef X
+    for (int i = 0; i < SAMPLE_PARAM_N; i++)
+        if (changed[i]) source[i] = name;
+}
+
 bool sample_for_conversation(sample_params *p)
 {
     sample_params plain;

@@ -33,6 +33,12 @@ typedef struct sample_state {
 
 extern const param sample_param_rows[]; /* "temperature" (alias "temp"), "top_k", … */
 extern const size_t sample_param_count;
+#define X(...) +1
+enum { SAMPLE_PARAM_N = 0 SAMPLE_PARAM_LIST(X) }; /* the same, for arrays */
+#undef X
+/* Names the source of every row in which `now` differs from `before`. */
+void sample_note_source(const char *source[SAMPLE_PARAM_N], const char *name, const sample_params *before,
+                        const sample_params *now);
 
 /* Where nothing but the seed was set by anybody: what conversations read well with, 0.8, top-k 40, top-p 0.95 and min-p
  * 0.05, as llama.cpp has them. False: something was, and all stays. */
