@@ -2,7 +2,7 @@
 """measure_quant.py - what quantization costs: mean KL divergence from the float model (1 - cosine for embedding
 models), per type.
 
-    tools/measure_quant.py --ggml libggml-base.so -o tools/quant_kl.md --plot tools/quant_kl.svg \\
+    tools/measure_quant.py --ggml libggml-base.so -o build/quant_kl.md \\
         --model NAME=PATH,TEXT[,embed][,tokenizer=PATH] ...
 
 Every model is written once with all its weights as f32 (`quantize --format f32`); variants replace the matrices that
@@ -14,7 +14,8 @@ Every model is written once with all its weights as f32 (`quantize --format f32`
     whole
              super-blocks are filled up with zeros for them, so that no type is replaced by a larger one
 
-so that nothing differs between columns but the codes. TEXT is what is compared on: `eval divergence` in windows of
+so that nothing differs between columns but the codes. The table goes into src/tensor/README.md, of which
+tools/plot_quant.py makes the plot. TEXT is what is compared on: `eval divergence` in windows of
 --ctx, for encoders line by line; a file NAME.ids holds lines of token ids; for embedding models a text a line, 1 -
 cosine of the vectors. Needs numpy, and gguf for decoding the ggml types.
 """
@@ -203,50 +204,6 @@ def table(rows):
     return "\n".join(out) + "\n"
 
 
-def plot(rows):
-    """KL over stored bits, a panel for each model, both axes as they are read: bits even, KL by powers of ten."""
-    models = list(dict.fromkeys(r["model"] for r in rows))
-    width, height, left, top = 330, 250, 46, 26
-    across = min(3, len(models))
-    down = -(-len(models) // across)
-    svg = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{across * width + 10}" '
-           f'height="{down * (height + 20) + 30}" '
-           'font-family="sans-serif" font-size="10"><rect width="100%" height="100%" fill="white"/>']
-    shapes = {"ours": "#c0392b", "two": "#8e24aa", "plain": "#999", "ggml": "#2468b0"}
-    for i, m in enumerate(models):
-        mine = [r for r in rows if r["model"] == m and 2 < r["bits"] < 10 and r["kl"] > 0]
-        x0, y0 = i % across * width + left, i // across * (height + 20) + top
-        w, h = width - left - 14, height - top - 20
-        logs = [np.log10(r["kl"]) for r in mine]
-        lo, hi = np.floor(min(logs)), np.ceil(max(logs))
-        px = lambda b: x0 + (b - 2) / 7.5 * w
-        py = lambda v: y0 + (hi - np.log10(v)) / (hi - lo) * h
-        svg.append(f'<text x="{x0}" y="{y0 - 8}" font-weight="bold">{m}</text>')
-        for e in range(int(lo), int(hi) + 1):
-            svg.append(f'<path d="M{x0} {py(10.0**e):.1f}h{w}" stroke="#e4e4e4"/><text x="{x0 - 5}" '
-                       f'y="{py(10.0**e) + 3:.1f}" '
-                       f'text-anchor="end">1e{e}</text>')
-        for b in range(2, 10):
-            svg.append(f'<text x="{px(b):.1f}" y="{y0 + h + 13}" text-anchor="middle">{b}</text>')
-        for r in mine:
-            how = "two" if r["type"].endswith("_t") else r["how"]
-            x, y = px(r["bits"]), py(r["kl"])
-            svg.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{shapes[how]}"><title>{r["type"]} ({r["how"]}) '
-                       f'{r["bits"]:g} bits, '
-                       f'{r["kl"]:.3g}</title></circle>')
-            if how in ("two", "ggml"):
-                svg.append(f'<text x="{x + (5 if how == "ggml" else -5):.1f}" y="{y + 3:.1f}" font-size="7" '
-                           f'fill="{shapes[how]}" '
-                           f'text-anchor="{"start" if how == "ggml" else "end"}">{r["type"]}</text>')
-    y = down * (height + 20) + 18
-    for i, (how, label) in enumerate((("two", "two-level (q4_t …)"), ("ours", "one level, fitted"),
-                                      ("plain", "one level, least and greatest"),
-                                      ("ggml", "ggml types, llama.cpp's encoders"))):
-        svg.append(f'<circle cx="{50 + 190 * i}" cy="{y - 3}" r="3" fill="{shapes[how]}"/><text x="{58 + 190 * i}" '
-                   f'y="{y}">{label}</text>')
-    return "\n".join(svg) + "\n</svg>\n"
-
-
 def checks(rows):
     """What the table has to show; prints what does not hold."""
     by = {(r["model"], r["type"], r["how"]): r for r in rows}
@@ -280,7 +237,6 @@ def main():
     p.add_argument("--rows", help="JSON lines of earlier runs (standard error of this program), instead of or besides "
                                   "measuring")
     p.add_argument("-o", "--output", help="the table, as Markdown")
-    p.add_argument("--plot", help="the plot, as SVG")
     a = p.parse_args()
     rows = [json.loads(line) for line in open(a.rows) if line.startswith("{")] if a.rows else []
     if a.types:
@@ -293,8 +249,6 @@ def main():
     print(table(rows))
     if a.output:
         open(a.output, "w").write(table(rows))
-    if a.plot:
-        open(a.plot, "w").write(plot(rows))
     sys.exit(0 if a.types else checks(rows) > 0)
 
 
