@@ -114,6 +114,49 @@ static void built_in_stands_alone(void **unused)
     unlink(out), unlink(again), unlink(policy);
 }
 
+/* The number behind a word of what quantize prints; -1: it is not there. */
+static double told(const char *text, const char *row, const char *word)
+{
+    const char *at = strstr(text, row), *end = at ? strchr(at, '\n') : NULL;
+    const char *found = at ? strstr(at, word) : NULL;
+    return found && (!end || found < end) ? atof(found + strlen(word)) : -1;
+}
+
+/* Shares of types add up, errors fall with bits, and few bits are warned of. */
+static void the_summary_tells_shares_and_errors(void **unused)
+{
+    (void)unused;
+    static const char *const bits[] = {"2", "3.5", "4", "6", "8"};
+    char args[300];
+    double before = 100;
+    buf out = {0}, errors = {0};
+    for (int gguf = 0; gguf < 2; gguf++, before = 100)
+        for (size_t i = 0; i < sizeof bits / sizeof *bits; i++) {
+            if (gguf && strcmp(bits[i], "3.5") == 0) continue;
+            const char *file = temp_path(gguf ? "told.gguf" : "told.safetensors");
+            snprintf(args, sizeof args, "quantize -m builtin --bits %s -o %s", bits[i], file);
+            assert_int_equal(command_run(NULL, args, &out, &errors), 0);
+            const char *text = buf_cstr(&out);
+            const double error = told(text, file, "estimated error ");
+            assert_true(error >= 0 && error < before); /* 0: the source has these bits */
+            before = error;
+            assert_int_equal(strstr(buf_cstr(&errors), "at 3 bits and below") != NULL, i == 0);
+            double weights = 0, bytes = 0;
+            for (const char *line = strchr(text, '\n'); line && line[1]; line = strchr(line + 1, '\n')) {
+                char type[20];
+                double w, b;
+                assert_int_equal(sscanf(line, " %19s %lf %% of the weights, %lf %% of the bytes", type, &w, &b), 3);
+                weights += w;
+                bytes += b;
+            }
+            assert_float_equal(weights, 100, 0.3);
+            assert_float_equal(bytes, 100, 0.3);
+            unlink(file);
+        }
+    buf_free(&out);
+    buf_free(&errors);
+}
+
 /* A tokenizer that was given by a name no folder has goes along as often as the file is quantized. */
 static void given_tokenizers_stay(void **unused)
 {
@@ -448,6 +491,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_family_as_it_is_held),
         cmocka_unit_test(built_in_stands_alone),
+        cmocka_unit_test(the_summary_tells_shares_and_errors),
         cmocka_unit_test(given_tokenizers_stay),
         cmocka_unit_test(panels_are_aligned),
         cmocka_unit_test(gguf_holds_the_same),

@@ -5,6 +5,7 @@
 #include "app/app.h"
 #include "app/checked_file.h"
 #include "app/gguf_file.h"
+#include "app/quantize_report.h"
 #include "app/side_files.h"
 #include "app/tokenizer_choice.h"
 #include "base/file.h"
@@ -22,7 +23,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 typedef struct quantize_flags {
     const char *bits, *format, *policy, *importance, *out;
@@ -269,19 +269,21 @@ static void warn_quantized(const ckpt *c)
     }
 }
 
-/* The size of the file, and the bits that a number of the model has in it, its scales included. */
-static void print_size(const char *path, const program *p)
+static dtype gguf_type_of(const weight *w)
 {
-    struct stat st;
-    double numbers = 0, bytes = 0;
-    if (stat(path, &st) != 0) return;
-    for (uint32_t i = 0; i < p->n_weight; i++) {
-        const weight *w = &p->weights[i];
-        numbers += (double)w->rows * (double)w->cols;
-        bytes += (double)w->rows * (double)dtype_row_bytes(weight_held_type(w), (uint64_t)w->cols);
-    }
-    printf("%s %lld bytes, %.2f bits a weight\n", path, (long long)st.st_size, 8 * bytes / numbers);
-    if (8 * bytes < 3 * numbers) log_line(LOG_WARN, "below 3 bits texts change: eval divergence measures by how much");
+    const dtype held = weight_held_type(w);
+    return w->vector || w->want == DTYPE_NONE ? held : gguf_type_fitting(held, w->cols);
+}
+
+/* What the file holds. The importance is looked up again, which does not count. */
+static int report(const model *m, const quantize_options *o, const known_importance *known, err *e)
+{
+    known_importance again = *known;
+    const quantize_report r = {.prog = m->prog,
+                               .type = is_gguf(&o->own) ? gguf_type_of : weight_held_type,
+                               .importance = known->file ? importance_of : NULL,
+                               .self = &again};
+    return quantize_report_print(&r, o->own.out, e);
 }
 
 static int run_quantize(const invocation *v, err *e)
@@ -304,7 +306,7 @@ static int run_quantize(const invocation *v, err *e)
     if (!rc && known.file) rc = gguf_names_open(&known.names, m, e);
     if (!rc) rc = write_checked(m, o, &known, e);
     if (!rc) say_missed(&known, o->own.importance);
-    if (!rc) print_size(o->own.out, m->prog);
+    if (!rc) rc = report(m, o, &known, e);
     gguf_names_close(known.names);
     importance_close(known.file);
     model_close(m);
