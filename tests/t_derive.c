@@ -5,6 +5,7 @@
 #include "models/derive/derive.h"
 #include "models/derive/derive_write.h"
 
+#include "tests/command.h"
 #include "vector_rig.h"
 
 #include <dirent.h>
@@ -260,9 +261,42 @@ static void from_parts_alone(void **unused)
     assert_true(same >= PARTS_SAME_MIN && loads >= PARTS_LOAD_MIN);
 }
 
+/* A start that does not load is written all the same, but with status 1 and the reason. */
+static void status_says_whether_it_loads(void **unused)
+{
+    (void)unused;
+    static const char *const lines[][2] = {
+        /* of a built-in family, but with other shapes */
+        {"sed -i 's/\"num_attention_heads\": *[0-9]*/\"num_attention_heads\": 7/' ours/config.json",
+         "is its built-in family; what follows does NOT load yet: "},
+        /* of no family, and no key says the activation */
+        {"sed -i 's/LlamaFor/OursFor/; s/\"llama\"/\"ours\"/; /hidden_act/d; /num_attention_heads/d' ours/config.json",
+         "what follows does NOT load yet: "},
+    };
+    buf errors = {0};
+    char dir[256], line[1000];
+    snprintf(dir, sizeof dir, "%s", temp_path("derive-status"));
+    assert_int_equal(mkdir(dir, 0700), 0);
+    assert_int_equal(
+        command_shell(dir, "$P spec derive -m $V/models/llama -o good.ini && $P spec check good.ini >said", &errors),
+        0);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        snprintf(line, sizeof line, "rm -rf ours && cp -r $V/models/llama ours && %s && $P spec derive -m ours >a",
+                 lines[i][0]);
+        assert_int_equal(command_shell(dir, line, &errors), 1);
+        if (!strstr(buf_cstr(&errors), "inferflow: error: the derived spec does not load yet: "))
+            fail_msg("%zu: %s", i, buf_cstr(&errors));
+        snprintf(line, sizeof line, "grep -q '%s' a && ! $P spec derive -m ours -o b 2>c && cmp a b", lines[i][1]);
+        assert_int_equal(command_shell(dir, line, &errors), 0);
+    }
+    assert_int_equal(command_shell(dir, "rm -r $PWD", &errors), 0);
+    buf_free(&errors);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(unknown_architectures), cmocka_unit_test(from_parts_alone),
-                                       cmocka_unit_test(renamed_models)};
+                                       cmocka_unit_test(renamed_models),
+                                       cmocka_unit_test(status_says_whether_it_loads)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

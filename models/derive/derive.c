@@ -70,6 +70,11 @@ static int from_family(ckpt *c, const char *arch, const family_fit *fits, size_t
     return rc;
 }
 
+static int does_not_load(const char *why, err *e)
+{
+    return err_set(e, ERR_SPEC, "the derived spec does not load yet: %s", why);
+}
+
 static int from_parts(ckpt *c, const char *arch, const parts *found, const family_fit *fits, size_t n, buf *out, err *e)
 {
     buf text = {0}, unread = {0};
@@ -86,21 +91,40 @@ static int from_parts(ckpt *c, const char *arch, const parts *found, const famil
     if (family) { /* an encoder beside a decoder, say: the nearest family is a better start than nothing */
         buf_printf(out, "# %s\n# what follows does NOT load yet: copy what differs from that family below\n", own.msg);
         write_start(c, fits[0].name, out);
+        rc = does_not_load(own.msg, e);
     } else if (rc) {
         err_set(e, rc, "%s", own.msg);
     } else {
-        bool loads = derive_builds(c, buf_span(&text), &unread, why, sizeof why);
-        if (loads)
+        if (derive_builds(c, buf_span(&text), &unread, why, sizeof why))
             buf_str(
                 out,
                 "# what follows loads; compare logits with a reference before believing it (inferflow eval logits)\n");
-        else buf_printf(out, "# what follows does NOT load yet: %s\n", why);
+        else {
+            buf_printf(out, "# what follows does NOT load yet: %s\n", why);
+            rc = does_not_load(why, e);
+        }
         buf_add(out, unread.p, unread.n);
         buf_add(out, text.p, text.n);
     }
     buf_free(&text);
     buf_free(&unread);
-    return family ? OK : rc;
+    return rc;
+}
+
+/* The model has a built-in family, which need not take this one: a shape or a key may be wrong. */
+static int from_its_own(ckpt *c, const char *base, buf *out, err *e)
+{
+    buf text = {0}, unread = {0};
+    char why[400];
+    write_start(c, base, &text);
+    const bool loads = derive_builds(c, buf_span(&text), &unread, why, sizeof why);
+    if (loads) buf_printf(out, "# %s is a built-in family: the model runs without this file\n", base);
+    else buf_printf(out, "# %s is its built-in family; what follows does NOT load yet: %s\n", base, why);
+    int rc = write_unread(c, base, out, e);
+    buf_add(out, text.p, text.n);
+    buf_free(&text);
+    buf_free(&unread);
+    return rc ? rc : loads ? OK : does_not_load(why, e);
 }
 
 int spec_derive(ckpt *c, buf *out, err *e)
@@ -108,9 +132,7 @@ int spec_derive(ckpt *c, buf *out, err *e)
     char base[64];
     err unknown = {0};
     if (arch_find(c, NULL, base, sizeof base, &unknown) == OK) {
-        buf_printf(out, "# %s is a built-in family: the model runs without this file\n", base);
-        int rc = write_unread(c, base, out, e);
-        write_start(c, base, out);
+        int rc = from_its_own(c, base, out, e);
         return rc ? rc : out->bad ? err_set(e, ERR_MEMORY, "out of memory") : OK;
     }
     if (unknown.code != ERR_NOT_FOUND) return err_copy(e, &unknown);

@@ -10,5 +10,6 @@
 #include "base/err.h"
 #include "io/ckpt.h"
 
-/* Appends the spec, with comments on everything that was inferred, guessed or left over. */
+/* Appends the spec, with comments on everything that was inferred, guessed or left over. ERR_SPEC: what was appended is
+ * a start that does not load yet, as it says. */
 int spec_derive(ckpt *c, buf *out, err *e);

@@ -95,8 +95,13 @@ static int run(const invocation *v, err *e)
     buf out = {0};
     int rc = make_text(v, &out, e);
     const char *to = ((const spec_options *)v->options)->import.output;
-    if (!rc && to) rc = write_file(to, &out, e);
-    else if (!rc || strcmp(v->operand[0], "check") == 0) fwrite(out.p, 1, out.n, stdout);
+    const bool start = rc == ERR_SPEC && out.n && strcmp(v->operand[0], "derive") == 0; /* better than nothing */
+    if (to && (!rc || start)) {
+        err own = {0};
+        if (write_file(to, &out, &own)) *e = own, rc = own.code;
+    } else if (!rc || start || strcmp(v->operand[0], "check") == 0) {
+        fwrite(out.p, 1, out.n, stdout);
+    }
     buf_free(&out);
     return rc;
 }
@@ -112,7 +117,7 @@ const command command_spec = {
     .options_size = sizeof(spec_options),
     .notes = "spec show     the spec of a model with every value resolved; it loads again\n"
              "spec derive   a starting spec for --model: its family, or one that fits its tensors, with the\n"
-             "              evidence as comments\n"
+             "              evidence as comments; status 1 where it does not load yet\n"
              "spec check    a spec file, against its model when it names one or --model does\n"
              "spec import   a model_spec.json or inferflow_service.ini of the original Inferflow as a spec\n"
              "spec list     the built-in specs and the architectures they are for\n"

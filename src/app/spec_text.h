@@ -7,5 +7,6 @@
 int spec_text_list(buf *out, err *e);
 /* Every module: doc, options with type, default and range, weights with shapes; then the fixed keys of all sections. */
 bool spec_text_modules(buf *out);
-/* A starting spec for a model, with the evidence and guesses as comments (models/derive). NULL: the built-in model. */
+/* A starting spec for a model, with the evidence and guesses as comments (models/derive). NULL: the built-in model.
+ * ERR_SPEC with a text: it does not load yet. */
 int spec_text_derive(const char *model_path, buf *out, err *e);
