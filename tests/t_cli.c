@@ -500,39 +500,6 @@ static void run_on_a_terminal(void **state)
     close(master);
 }
 
-/* A bar that has not come to its end is gone before anything else is printed. */
-static void bars_leave_results_alone(void **state)
-{
-    (void)state;
-    static const char *const args[] = {
-        "eval perplexity -f README.md --ctx 300",
-        "eval perplexity -f README.md --ctx 300 --json",
-        "eval divergence --against builtin --weights q4_b64 -f README.md --ctx 300",
-        "eval perplexity -f README.md --ctx 300 --stride 250",
-        "embed --pooling none <README.md",
-    };
-    for (size_t i = 0; i < sizeof args / sizeof *args; i++) {
-        int master = posix_openpt(O_RDWR | O_NOCTTY);
-        if (master < 0 || grantpt(master) || unlockpt(master)) {
-            skip_msg("no pseudo-terminals here");
-            return;
-        }
-        int slave = open(ptsname(master), O_RDWR | O_NOCTTY);
-        pid_t pid = start(slave, true, args[i]);
-        close(slave);
-        read_until(master, "what ends with the terminal");
-        close(master);
-        wait_exit(pid, 100);
-        const char *text = buf_cstr(&out), *bar = text;
-        while ((bar = strstr(bar, "%"))) {
-            if (bar > text + 32 && bar[-5] == ']' && bar[1] != '\r' && bar[1] != '\n')
-                fail_msg("%s: after a bar stands \"%.40s\"", args[i], bar + 1);
-            bar++;
-        }
-        if (!strstr(text, "[####") && !strstr(text, "[....")) printf("%s: no bar was seen\n", args[i]);
-    }
-}
-
 typedef struct child {
     pid_t pid;
     int fd, port;
@@ -767,7 +734,6 @@ int main(void)
         cmocka_unit_test(advice_helps),
         cmocka_unit_test(surroundings_do_not_matter),
         cmocka_unit_test(run_on_a_terminal),
-        cmocka_unit_test(bars_leave_results_alone),
         cmocka_unit_test(serve_answers_and_ends),
         cmocka_unit_test(pages_outlive_a_restart),
         cmocka_unit_test(hang_up_reads_keys_again),

@@ -39,7 +39,7 @@ static int stream(void *self, file_out *file, err *e)
         uint64_t bytes = (uint64_t)(f->to - f->from) * f->unit_bytes;
         rc = weight_fill_run(f, 1, s->to->threads, e);
         if (!rc) rc = file_write(file, out, bytes, e);
-        log_progress("quantizing", s->to->done += bytes, s->to->total);
+        log_progress("quantizing", "bytes", s->to->done += bytes, s->to->total);
     }
     mem_free(out);
     return rc;

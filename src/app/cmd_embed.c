@@ -176,7 +176,7 @@ static int end_line(sink *s, err *e)
 {
     buf_byte(&s->line, '\n');
     if (s->line.bad) return err_set(e, ERR_MEMORY, "out of memory");
-    log_progress_end();
+    log_progress_wipe();
     fwrite(s->line.p, 1, s->line.n, stdout);
     s->line.n = 0;
     return ferror(stdout) ? err_set(e, ERR_IO, "standard output: not all of it could be written") : OK;
@@ -198,7 +198,7 @@ static int put_rows(sink *s, const float *rows, size_t n, err *e)
 static void show_progress(void *ctx, size_t done)
 {
     const size_t *of = ctx; /* texts before this block; all texts */
-    log_progress("embed", of[0] + done, of[1]);
+    log_progress("embed", "texts", of[0] + done, of[1]);
 }
 
 static int embed_block(engine *g, const inputs *in, size_t first, size_t n, bool scores, sink *s, err *e)
@@ -257,7 +257,7 @@ static int embed_tokens(engine *g, const inputs *in, bool normalize, sink *s, er
             buf_byte(&s->line, ']');
             rc = end_line(s, e);
         }
-        log_progress("embed", i + 1, in->n);
+        log_progress("embed", "texts", i + 1, in->n);
     }
     return rc;
 }

@@ -109,7 +109,7 @@ static int eval_rows(engine *g, const eval_flags *f, const token_list *enc, cons
 static void show_progress(void *ctx, int64_t done, int64_t total)
 {
     const char *const *what = ctx;
-    log_progress(*what, (unsigned long long)done, (unsigned long long)total);
+    log_progress(*what, "tokens", (unsigned long long)done, (unsigned long long)total);
 }
 
 /* The beginning-of-text token that the tokenizer puts in front of texts; -1 when it puts none. */
@@ -175,7 +175,7 @@ static int each_line(const engine *g, const char *path, int64_t most, const char
         ids.n = 0;
         if (end > at) rc = tokenizer_encode(t, span_of(text.p + at, end - at), TOKENIZE_SPECIAL, &ids, e);
         if (!rc && ids.n) rc = fn(ctx, ids.id, (int64_t)ids.n < most ? (int64_t)ids.n : most, 0, e);
-        log_progress(what, end < text.n ? end + 1 : end, text.n);
+        log_progress(what, "bytes", end < text.n ? end + 1 : end, text.n);
     }
     token_list_free(&ids);
     buf_free(&text);

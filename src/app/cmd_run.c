@@ -4,6 +4,7 @@
 #include "app/ids.h"
 #include "app/interrupt.h"
 #include "app/line_edit.h"
+#include "app/prompt_bar.h"
 #include "app/receipt_file.h"
 #include "app/text_form.h"
 #include "app/tokenizer_choice.h"
@@ -147,7 +148,10 @@ static bool on_token(void *ctx, const token_event *ev)
     const size_t seen = g->text.n + 1;
     if (ev->token >= 0) {
         g->last = clock_now();
-        if (!g->made.n) g->first = g->last;
+        if (!g->made.n) {
+            g->first = g->last;
+            log_progress_end();
+        }
         g->cached = ev->cached_tokens;
         if (!keep_id(g, ev->token) || (g->text_maker && detok_next(g->text_maker, ev->token, &g->text, NULL)))
             g->out_of_memory = true;
@@ -166,16 +170,20 @@ static bool on_token(void *ctx, const token_event *ev)
     return g->finish == FINISH_NONE;
 }
 
-static int steps_until_done(engine *eng, generation *g, uint64_t id, err *e)
+/* bar: while the prompt is read. */
+static int steps_until_done(engine *eng, generation *g, uint64_t id, bool bar, err *e)
 {
     bool more = true;
+    const double began = clock_now();
     while (!g->finish) {
         int rc = engine_infer(eng, &more, e);
         if (rc) return rc;
         if (interrupted) engine_cancel(eng, id); /* in a prompt too */
         if (!more && !g->finish) return err_set(e, ERR_IO, "the engine ended without a word");
     }
+        if (!g->made.n && !g->finish && bar) prompt_bar_show(eng, began);
     if (g->finish == FINISH_ERROR) return err_set(e, ERR_IO, "%s", g->error);
+    log_progress_end();
     if (g->out_of_memory || g->text.bad) return err_set(e, ERR_MEMORY, "out of memory");
     return OK;
 }
@@ -250,6 +258,7 @@ static int continue_prompt(engine *eng, const run_options *o, const token_list *
     q.sample.strategy = NULL; /* it has done its work */
     if (q.sample.seed == -1 && getrandom(&q.sample.seed, sizeof q.sample.seed, 0) > 0) q.sample.seed &= INT32_MAX;
     uint64_t id;
+    const bool bar = !o->echo || !isatty(STDOUT_FILENO); /* it would stand in the line of the echo */
     double began = clock_now();
     fingerprint here;
     int rc = o->receipt ? engine_fingerprint(eng, &here, e) : OK;
@@ -258,7 +267,7 @@ static int continue_prompt(engine *eng, const run_options *o, const token_list *
     g.echo = g.text.n;
     print_text(&g);
     if (!rc) rc = engine_add_query(eng, &q, &id, e);
-    if (!rc) rc = steps_until_done(eng, &g, id, e);
+    if (!rc) rc = steps_until_done(eng, &g, id, bar, e);
     if (!rc && g.text_maker && !g.stopped) rc = detok_finish(g.text_maker, &g.text, e);
     print_text(&g);
     if (!rc && g.output == OUTPUT_IDS) printf("%s]\n", g.made.n ? "" : "[");

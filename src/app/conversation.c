@@ -4,6 +4,7 @@
 
 #include "app/interrupt.h"
 #include "app/line_edit.h"
+#include "app/prompt_bar.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -19,7 +20,6 @@
 #include <unistd.h>
 
 enum { SAVED_BYTES_MAX = 64 << 20 };
-static const double PATIENCE = 1; /* seconds from which reading a prompt shows a bar */
 #define MORE_ROOM "-c N makes it larger, /clear forgets the conversation"
 
 typedef struct conversation {
@@ -115,8 +115,7 @@ static int run_steps(answer *a, uint64_t id, double began, err *e)
             engine_cancel(eng, id);
         }
         told = interrupted;
-        if (!a->tokens && !a->finish && clock_now() - began > PATIENCE && engine_slots(eng, &slot, 1) == 1)
-            log_progress("reading", (unsigned long long)slot.past, (unsigned long long)slot.prompt_tokens + 1);
+        if (!a->tokens && !a->finish) prompt_bar_show(eng, began);
     }
     log_progress_end();
     if (a->finish == FINISH_ERROR) return err_set(e, ERR_IO, "%s", a->error);

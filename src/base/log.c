@@ -1,8 +1,12 @@
 /* log.c - see log.h. */
 #include "base/log.h"
 
+#include "base/clock.h"
+#include "base/terminal.h"
 #include "base/utf8.h"
 
+#include <math.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -11,7 +15,7 @@
 #include <unistd.h>
 
 static const char *const words[] = {"error", "warn", "info", "debug"};
-static atomic_int threshold = LOG_INFO, bar_width; /* of a bar that has not ended */
+static atomic_int threshold = LOG_INFO;
 static atomic_bool as_json, with_times;
 
 int log_set_level(const char *word)
@@ -104,7 +108,7 @@ void log_line(log_level level, const char *fmt, ...)
                               level == LOG_INFO ? "" : words[level], level == LOG_INFO ? "" : ": ", text);
     }
     line[at++] = '\n';
-    log_progress_end();
+    log_progress_wipe();
     write_all(line, at);
 }
 
@@ -120,28 +124,99 @@ void log_event(log_level level, const char *text, const char *members)
     if (more > 0 && (size_t)(n + more) < sizeof line) write_all(line, (size_t)(n + more));
 }
 
-void log_progress(const char *what, unsigned long long done, unsigned long long total)
+/* ---- bars */
+
+enum { BAR_CELLS = 30, BAR_CELLS_MIN = 4, BAR_LINE = 256 };
+
+static pthread_mutex_t bar_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    const char *what;         /* NULL: none has begun */
+    double began, told;       /* seconds, of its first and its last line */
+    unsigned long long first; /* done when it began */
+    int width;                /* characters of its line that stand on the terminal */
+} bar;
+
+/* "12.3 MB/s", "845 tokens/s" */
+static int print_rate(char *to, size_t size, double rate, const char *unit)
 {
-    static _Thread_local struct timespec last;
-    if (!isatty(STDERR_FILENO) || !total) return;
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    long ms = (now.tv_sec - last.tv_sec) * 1000 + (now.tv_nsec - last.tv_nsec) / 1000000;
-    if (done < total && ms < 100) return;
-    last = now;
-    char bar[31], line[200];
-    int full = (int)(30 * done / total);
-    for (int i = 0; i < 30; i++) bar[i] = i < full ? '#' : '.';
-    bar[30] = 0;
-    int n = snprintf(line, sizeof line, "\r%-20.60s [%s] %3llu%%%s", what, bar, 100 * done / total,
-                     done >= total ? "\n" : "");
-    write_all(line, (size_t)n);
-    atomic_store(&bar_width, done < total ? n - 1 : 0);
+    if (strcmp(unit, "bytes") != 0) return snprintf(to, size, rate < 10 ? "%.1f %s/s" : "%.0f %s/s", rate, unit);
+    return rate < 1e9 ? snprintf(to, size, "%.1f MB/s", rate / 1e6) : snprintf(to, size, "%.2f GB/s", rate / 1e9);
+}
+
+static int print_rest(char *to, size_t size, double seconds)
+{
+    if (seconds < 100) return snprintf(to, size, ", %.0f s left", ceil(seconds));
+    if (seconds < 6000) return snprintf(to, size, ", %.0f min left", ceil(seconds / 60));
+    return seconds < 1e7 ? snprintf(to, size, ", %.0f h left", ceil(seconds / 3600)) : 0;
+}
+
+/* "reading [######....]  60%, 845 tokens/s, 3 s left" in at most `room` characters: cells go first, then the rest and
+ * the rate. */
+static int print_bar(char *to, int room, unsigned long long done, unsigned long long total, double now,
+                     const char *unit)
+{
+    char more[100] = "";
+    const double seconds = now - bar.began, rate = seconds > 0 ? (double)(done - bar.first) / seconds : 0;
+    int n = snprintf(to, BAR_LINE, "%.*s ", room > 30 ? 20 : room > 10 ? room - 10 : 0, bar.what), n_more = 0;
+    const int percent = 6; /* " 100%" and what may follow */
+    if (rate > 0 && seconds > 0.2) {
+        n_more = snprintf(more, sizeof more, ", ");
+        n_more += print_rate(more + n_more, sizeof more - (size_t)n_more, rate, unit);
+        const int with_rate = n_more;
+        if (done < total)
+            n_more += print_rest(more + n_more, sizeof more - (size_t)n_more, (double)(total - done) / rate);
+        if (n + percent + n_more > room) more[n_more = with_rate] = 0;
+        if (n + percent + n_more > room) more[n_more = 0] = 0;
+    }
+    const int free_room = room - n - percent - 2 - n_more, cells = free_room < BAR_CELLS ? free_room : BAR_CELLS;
+    if (cells >= BAR_CELLS_MIN) {
+        const int full = (int)((double)cells * ((double)done / (double)total));
+        to[n++] = '[';
+        for (int i = 0; i < cells; i++) to[n++] = i < full ? '#' : '.';
+        to[n++] = ']';
+        to[n++] = ' ';
+    }
+    return n + snprintf(to + n, (size_t)(BAR_LINE - n), "%3.0f%%%s", floor(100 * ((double)done / (double)total)), more);
+}
+
+void log_progress(const char *what, const char *unit, unsigned long long done, unsigned long long total)
+{
+    if (!terminal_rewrites(STDERR_FILENO) || !total) return;
+    char line[BAR_LINE + 160];
+    const double now = clock_now();
+    const int columns = terminal_columns(STDERR_FILENO), room = columns < 160 ? columns - 1 : 159;
+    pthread_mutex_lock(&bar_lock);
+    const bool begins = !bar.what || strcmp(bar.what, what) != 0 || done < bar.first, ends = done >= total;
+    if (begins) bar.what = what, bar.began = now, bar.first = done;
+    if (ends || now - bar.told >= 0.1) {
+        line[0] = '\r';
+        int n = print_bar(line + 1, room, done, total, now, unit), old = bar.width < room ? bar.width : room;
+        bar.width = ends ? 0 : n;
+        for (; n < old; n++) line[1 + n] = ' ';
+        if (ends) line[1 + n++] = '\n', bar.what = NULL;
+        write_all(line, 1 + (size_t)n);
+        bar.told = now;
+    }
+    pthread_mutex_unlock(&bar_lock);
+}
+
+void log_progress_wipe(void)
+{
+    char line[BAR_LINE];
+    pthread_mutex_lock(&bar_lock);
+    if (bar.width) {
+        const int columns = terminal_columns(STDERR_FILENO); /* it may have become narrower */
+        const int width = bar.width < columns ? bar.width : columns - 1;
+        write_all(line, (size_t)snprintf(line, sizeof line, "\r%*s\r", width, ""));
+    }
+    bar.width = 0;
+    pthread_mutex_unlock(&bar_lock);
 }
 
 void log_progress_end(void)
 {
-    char line[204];
-    int width = atomic_exchange(&bar_width, 0);
-    if (width) write_all(line, (size_t)snprintf(line, sizeof line, "\r%*s\r", width, ""));
+    log_progress_wipe();
+    pthread_mutex_lock(&bar_lock);
+    bar.what = NULL;
+    pthread_mutex_unlock(&bar_lock);
 }

@@ -14,7 +14,11 @@ void log_set_times(bool on);
 /* An event of several values: `text` as a line, or in JSON the members `"a":1,"b":2` instead of "message". */
 void log_event(log_level level, const char *text, const char *members);
 
-/* Progress of long work: a bar on standard error, only when it is a terminal. done = total ends the line. */
-void log_progress(const char *what, unsigned long long done, unsigned long long total);
-/* Wipes a bar that has not ended. Called before a result is printed; log_line does it itself. */
+/* Progress of long work: a bar of the terminal's width on standard error, with rate and rest; only where that is a
+ * terminal that can write over a line. `unit` is what is counted: "bytes", "tokens", ...; `what` and `unit` outlive the
+ * bar. done = total ends the line. */
+void log_progress(const char *what, const char *unit, unsigned long long done, unsigned long long total);
+/* Wipes a bar before something else is printed; the work goes on. log_line does it itself. */
+void log_progress_wipe(void);
+/* Wipes a bar that has not come to its end; its work is over. */
 void log_progress_end(void);

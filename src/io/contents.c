@@ -152,7 +152,7 @@ static void hash_rest(parts *p, int threads)
         if (x->state == HASH_OLD && memcmp(digest, x->digest, sizeof digest) != 0) x->state = HASH_CHANGED;
         memcpy(x->digest, digest, sizeof digest);
 #pragma omp critical
-        log_progress("hash", done += x->bytes, total);
+        log_progress("hash", "bytes", done += x->bytes, total);
     }
     p->hashed = total;
 }

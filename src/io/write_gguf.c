@@ -86,7 +86,7 @@ int write_gguf(const char *path, const gguf_pairs *pairs, const write_tensor *t,
     for (size_t i = 0; i < n && !rc; i++) {
         rc = write_rows(f, &t[i], threads, e);
         if (!rc) rc = file_pad(f, GGUF_ALIGNMENT, e);
-        if (!rc && write_tensor_bytes(&t[i], &bytes)) log_progress("writing", done += padded(bytes), total);
+        if (!rc && write_tensor_bytes(&t[i], &bytes)) log_progress("writing", "bytes", done += padded(bytes), total);
     }
     if (rc) file_abandon(f);
     else rc = file_commit(f, e);

@@ -97,7 +97,7 @@ int write_safetensors(const char *path, const write_tensor *t, size_t n, const j
     if (!rc) rc = file_write(f, header.p, header.n, e);
     for (size_t i = 0; i < n && !rc; i++) {
         rc = write_rows(f, sorted[i], 1, e);
-        if (!sorted[i]->stream) log_progress("writing", i + 1, n);
+        if (!sorted[i]->stream) log_progress("writing", "tensors", i + 1, n);
     }
     if (rc) file_abandon(f);
     else rc = file_commit(f, e);

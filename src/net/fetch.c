@@ -152,7 +152,7 @@ int fetch_run(fetch *f, store *s, const catalogue *told, const byte_runs *missin
         rc = await_piece(f, x, told, &got, e);
         if (!rc) rc = store_put(s, &x->ask, got, e);
         bytes += x->ask.bytes;
-        log_progress("fetch", bytes, total);
+        log_progress("fetch", "bytes", bytes, total);
     }
     return rc;
 }
