@@ -142,7 +142,7 @@ static void help_lists_every_row(void **state)
 {
     (void)state;
     buf b = {0};
-    assert_true(flags_help(&cmd, &b));
+    assert_true(flags_help(&cmd, false, 100, &b));
     const char *text = buf_cstr(&b);
     const char *parts[] = {"usage: inferflow test [FILE] [flags]",
                            "Own:",
@@ -150,10 +150,15 @@ static void help_lists_every_row(void **state)
                            "(default 7)",
                            "Inner:",
                            "--heat",
-                           "--log-level"};
+                           "--help-all",
+                           "`inferflow test --help-all` lists 1 more flags."};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (!strstr(text, parts[i])) fail_msg("help lacks \"%s\":\n%s", parts[i], text);
     assert_null(strstr(text, "--json"));
+    assert_null(strstr(text, "--log-level"));
+    buf_free(&b);
+    assert_true(flags_help(&cmd, true, 100, &b));
+    assert_non_null(strstr(buf_cstr(&b), "--log-level"));
     buf_free(&b);
 }
 
@@ -171,15 +176,40 @@ static int columns(const char *text)
     return n;
 }
 
+static size_t count(const char *text, const char *what)
+{
+    size_t n = 0;
+    for (; (text = strstr(text, what)); text++) n++;
+    return n;
+}
+
+/* --help has at most so many flags, --help-all all of them. */
+enum { COMMON_MAX = 30 };
+
 static void help_fits_the_screen_and_names_aliases(void **state)
 {
     (void)state;
+    static const int widths[] = {100, 80, 60, 40};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         buf b = {0};
-        assert_true(flags_help(all[i], &b));
+        assert_true(flags_help(all[i], false, 80, &b));
+        const size_t flags = count(buf_cstr(&b), "\n  -");
+        if (flags > COMMON_MAX) fail_msg("%s: %zu flags in --help", all[i]->name, flags);
+        buf_free(&b);
+        for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
+            buf_free(&b);
+            assert_true(flags_help(all[i], true, widths[w], &b));
+            for (const char *line = buf_cstr(&b); line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
+                const int most = widths[w], n = (int)strcspn(line, "\n"), begin = (int)strspn(line, " ");
+                const bool breaks = memchr(line + begin, ' ', (size_t)(n - begin)) && strncmp(line, "  -", 3) != 0;
+                if (columns(line) > most && (breaks || most == 100))
+                    fail_msg("%s: a line of %d columns on %d: %.*s", all[i]->name, columns(line), most, n, line);
+            }
+        }
+        buf_free(&b);
+        assert_true(flags_help(all[i], true, 100, &b));
         for (const char *line = buf_cstr(&b); line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
             const char *first = strstr(line, "(default"), *second = first ? strstr(first + 1, "(default") : NULL;
-            if (columns(line) > 100) fail_msg("%s: a line of %d columns: %s", all[i]->name, columns(line), line);
             if (second && second < strstr(line, "\n")) fail_msg("%s: two defaults: %s", all[i]->name, line);
         }
         for (const flag_group *g = all[i]->flags; g && g->title; g++)
@@ -337,6 +367,15 @@ static void exit_statuses(void **state)
     assert_int_equal(status_of("--help | awk 'length > 100 { exit 1 }'"), 0);
     assert_int_equal(status_of("info --json"), 0);
     assert_int_equal(status_of("help info"), 0);
+    assert_int_equal(status_of("help --all run | grep -q -e --codec-group"), 0);
+    assert_int_equal(status_of("help run --all | grep -q -e --codec-group"), 0);
+    assert_int_equal(status_of("run --help-all | grep -q -e --codec-group"), 0);
+    assert_int_equal(status_of("run --help | grep -q -e --codec-group"), 1);
+    assert_int_equal(status_of("fill-mask --help | grep -q -e --peers"), 1);
+    assert_int_equal(status_of("--nonsense x --help | grep -q '^usage: '"), 0);
+    assert_int_equal(status_of("serve --port x --help-all | grep -q -e --codec-group"), 0);
+    assert_int_equal(status_of("run a b c -m x --help"), 0);
+    assert_int_equal(status_of("help nonsense"), 2);
     assert_int_equal(status_of("nonsense"), 2);
     /* words that users of other programs type */
     assert_int_equal(status_of("chat 2>&1 | grep -q 'inferflow run -m MODEL'"), 0);

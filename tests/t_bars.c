@@ -1,5 +1,5 @@
-/* t_bars.c - progress on a terminal: bars fit its width and are gone before a result comes, which is the same as without
- * them. */
+/* t_bars.c - progress on a terminal: bars fit its width and are gone before a result comes, and results are the same as
+ * without them. */
 #define _GNU_SOURCE
 #include "tests/command.h"
 

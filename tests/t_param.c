@@ -129,10 +129,29 @@ static void help_lines(void **state)
 {
     (void)state;
     buf b = {0};
-    assert_true(param_help(rows, N, &b));
+    assert_int_equal(param_help(rows, N, true, 100, &b), 0);
     assert_non_null(strstr(buf_cstr(&b), "  -k, --top-k N              keep the k best (default 40)\n"));
     assert_non_null(strstr(buf_cstr(&b), "  --file, --input FILE       where from\n"));
     buf_free(&b);
+}
+
+static void wrapped_lines(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"one two three", "one two\nthree"},
+        {"  indented words go on there\nshort", "  indented\n  words go\n  on there\nshort"},
+        {"ab  a second column hangs", "ab  a\n    second\n    column\n    hangs"},
+        {"unbreakableword x\n\n", "unbreakableword\nx\n\n"},
+        {"\xc3\xa9\xc3\xa9\xc3\xa9 \xc3\xa9\xc3\xa9\xc3\xa9 \xc3\xa9",
+         "\xc3\xa9\xc3\xa9\xc3\xa9 \xc3\xa9\xc3\xa9\xc3\xa9 \xc3\xa9"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        buf b = {0};
+        param_wrap(cases[i][0], 10, &b);
+        assert_string_equal(buf_cstr(&b), cases[i][1]);
+        buf_free(&b);
+    }
 }
 
 int main(void)
@@ -144,6 +163,7 @@ int main(void)
         cmocka_unit_test(refusals),
         cmocka_unit_test(nearest_key),
         cmocka_unit_test(help_lines),
+        cmocka_unit_test(wrapped_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,7 @@ sed -e 's,/usr/local/bin,/usr/bin,' \
     -e 's,serve --model builtin.*,serve --spec /etc/inferflow/serve.ini --log-format json,' \
     tools/inferflow.service >"$root/lib/systemd/system/inferflow.service"
 cat >"$root/etc/inferflow/serve.ini" <<'INI'
-# Settings of the unit inferflow: `inferflow serve --help` lists the keys. After a change: systemctl restart inferflow
+# Settings of the unit inferflow: `inferflow serve --help-all` lists the keys. Then: systemctl restart inferflow
 [model]
 path = builtin
 # path = /srv/models/NAME

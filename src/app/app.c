@@ -6,6 +6,7 @@
 #include "app/output_check.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/terminal.h"
 #include "base/version.h"
 
 #include <errno.h>
@@ -20,6 +21,8 @@ const command *const command_all[] = {
     COMMAND_LIST(X)
 #undef X
         NULL};
+
+enum { HELP_WIDTH = 100, HELP_WIDTH_MIN = 40 };
 
 static int fail(const err *e)
 {
@@ -41,18 +44,28 @@ static void print_buf(buf *b, FILE *to)
     buf_free(b);
 }
 
+/* Columns of help: those of the terminal it goes to, at most 100. */
+static int help_width(FILE *to)
+{
+    const int columns = terminal_columns(fileno(to));
+    return columns <= 0 || columns > HELP_WIDTH ? HELP_WIDTH : columns < HELP_WIDTH_MIN ? HELP_WIDTH_MIN : columns;
+}
+
 static void print_overview(FILE *to)
 {
-    buf b = {0};
+    buf b = {0}, lines = {0};
     buf_str(&b, "inferflow: run and serve transformer models, on one machine or several\n\n"
                 "usage: inferflow COMMAND [flags]\n\ncommands:\n");
     for (const command *const *c = command_all; *c; c++) buf_printf(&b, "  %-12s %s\n", (*c)->name, (*c)->summary);
-    buf_str(&b, "\n`inferflow COMMAND --help` lists the flags of a command; `inferflow -V` prints the version.\n"
+    buf_str(&b, "\n`inferflow COMMAND --help` lists the flags of a command that many need, `--help-all` all of them;\n"
+                "`inferflow -V` prints the version.\n"
                 "Without --model and --spec a command uses the built-in model, a toy:\n\n"
                 "  inferflow run -m MODEL            chat on this terminal; MODEL is a folder or a file\n"
                 "  inferflow run -m MODEL -p TEXT    continue a text\n"
                 "  inferflow serve -m MODEL          OpenAI-compatible server, with a chat page\n");
-    print_buf(&b, to);
+    param_wrap(buf_cstr(&b), help_width(to), &lines);
+    buf_free(&b);
+    print_buf(&lines, to);
 }
 
 /* What users of Ollama, llama.cpp and vLLM type. */
@@ -105,7 +118,7 @@ static int run_command(const command *cmd, int argc, char **argv, err *e)
     int rc = flags_parse(&v, &common, argc, argv, &over, e);
     if (!rc && common.help) {
         buf b = {0};
-        flags_help(cmd, &b);
+        flags_help(cmd, common.help_all, help_width(stdout), &b);
         print_buf(&b, stdout);
     } else if (!rc) {
         if (common.log_level) log_set_level(common.log_level);
@@ -126,6 +139,21 @@ static void set_letters(void)
     if (strcmp(letters, "ANSI_X3.4-1968") == 0 || strcmp(letters, "US-ASCII") == 0) setlocale(LC_CTYPE, "C.UTF-8");
 }
 
+/* `inferflow help [--all] [COMMAND]`, or another word that asks for help before one that may be a command. */
+static int help(int argc, char **words, err *e)
+{
+    const char *name = NULL;
+    bool all = flags_help_wanted(argc, words) == HELP_ALL;
+    for (int i = 1; i < argc; i++)
+        if (strcmp(words[i], "--all") == 0 || strcmp(words[i], "-a") == 0) all = true;
+        else if (*words[i] != '-' && !name) name = words[i];
+    const command *cmd = name ? find_command(name, e) : NULL;
+    char *flag[] = {all ? "--help-all" : "--help"};
+    if (cmd) return run_command(cmd, 1, flag, e);
+    if (!name) print_overview(stdout);
+    return name ? e->code : OK;
+}
+
 int app_main(int argc, char **argv)
 {
     signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of the write */
@@ -137,15 +165,10 @@ int app_main(int argc, char **argv)
     }
     const char *word = argv[1];
     int rc = OK;
-    if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help")) {
-        const command *cmd = NULL;
-        if (argc > 2 && !strcmp(word, "help")) {
-            cmd = find_command(argv[2], &e);
-            rc = e.code;
-        }
-        char *help[] = {"--help"};
-        if (cmd) rc = run_command(cmd, 1, help, &e);
-        else if (!rc) print_overview(stdout);
+    if (!strcmp(word, "help") || flags_help_wanted(1, &argv[1])) {
+        rc = help(argc - 1, argv + 1, &e);
+    } else if (*word == '-' && flags_help_wanted(argc - 1, argv + 1)) {
+        print_overview(stdout);
     } else if (!strcmp(word, "--version") || !strcmp(word, "-V") || !strcmp(word, "version")) {
         printf("inferflow %s\n", inferflow_version);
     } else {

@@ -49,32 +49,33 @@ static const param own_rows[] = {
         .doc = "text to continue, from a file; -: standard input"),
     ROW(ids, PARAM_TEXT, .words = "IDS", .path = PATH_IDS,
         .doc = "token ids to continue: 1,2,3 or @FILE; needs no tokenizer"),
-    ROW(decoder_prompt, PARAM_TEXT, .words = "TEXT",
+    ROW(decoder_prompt, PARAM_TEXT, .rare = true, .words = "TEXT",
         .doc = "encoder-decoders: start of the output, such as a language token (default: the model's)"),
-    ROW(decoder_ids, PARAM_TEXT, .words = "IDS", .path = PATH_IDS,
+    ROW(decoder_ids, PARAM_TEXT, .rare = true, .words = "IDS", .path = PATH_IDS,
         .doc = "encoder-decoders: the start of the output as token ids, with the start token"),
     ROW(max_tokens, PARAM_INT, .alias = "n", .otherwise = "256", .min = -1, .max = 1 << 30,
         .doc =
             "tokens to generate (default 256, in a conversation -1); -1: until the model ends or the context is full"),
-    ROW(min_tokens, PARAM_INT, .min = 0, .max = 1 << 30, .doc = "tokens before the model may end"),
-    ROW(ignore_eos, PARAM_BOOL, .doc = "go on after the model's end token"),
-    ROW(beams, PARAM_INT, .otherwise = "1", .min = 1, .max = BEAMS_MAX,
+    ROW(min_tokens, PARAM_INT, .rare = true, .min = 0, .max = 1 << 30, .doc = "tokens before the model may end"),
+    ROW(ignore_eos, PARAM_BOOL, .rare = true, .doc = "go on after the model's end token"),
+    ROW(beams, PARAM_INT, .rare = true, .otherwise = "1", .min = 1, .max = BEAMS_MAX,
         .doc = "beam search: follow this many texts at once, print the best at the end; no sampling"),
-    ROW(length_penalty, PARAM_FLOAT, .otherwise = "1", .min = -100, .max = 100,
+    ROW(length_penalty, PARAM_FLOAT, .rare = true, .otherwise = "1", .min = -100, .max = 100,
         .doc = "beams: divides scores by length to this power; larger prefers longer texts"),
     ROW(stop, PARAM_TEXT, .words = "TEXT", .doc = "ends the answer where this text comes, which is not shown"),
-    ROW(early_stopping, PARAM_WORD, .otherwise = "off", .words = "off|on|never",
+    ROW(early_stopping, PARAM_WORD, .rare = true, .otherwise = "off", .words = "off|on|never",
         .doc = "beams: stop once as many texts as beams have ended; off: and a better one is unlikely; never: and "
                "impossible"),
-    ROW(grammar, PARAM_TEXT, .words = "FILE", .path = PATH_FILE, .doc = "the text follows this grammar (GBNF)"),
+    ROW(grammar, PARAM_TEXT, .rare = true, .words = "FILE", .path = PATH_FILE,
+        .doc = "the text follows this grammar (GBNF)"),
     ROW(json_schema, PARAM_TEXT, .words = "FILE", .path = PATH_FILE,
         .doc = "the text is JSON that satisfies this schema"),
     ROW(chat, PARAM_WORD, .otherwise = "auto", .words = "auto|on|off",
         .doc = "apply the model's chat template: on a terminal (auto), always, never"),
     ROW(system, PARAM_TEXT, .words = "TEXT", .doc = "chat: what the model is told before the conversation"),
-    ROW(parse_special, PARAM_BOOL, .doc = "special-token text in prompts counts as the tokens"),
-    ROW(echo, PARAM_BOOL, .doc = "show the prompt too"),
-    ROW(receipt, PARAM_TEXT, .keeps_bits = true, .words = "FILE", .path = PATH_OUT,
+    ROW(parse_special, PARAM_BOOL, .rare = true, .doc = "special-token text in prompts counts as the tokens"),
+    ROW(echo, PARAM_BOOL, .rare = true, .doc = "show the prompt too"),
+    ROW(receipt, PARAM_TEXT, .rare = true, .keeps_bits = true, .words = "FILE", .path = PATH_OUT,
         .doc = "write what `inferflow replay` needs to draw the text again, token by token"),
     ROW(session, PARAM_TEXT, .keeps_bits = true, .words = "FILE", .path = PATH_OUT,
         .doc = "keep what was computed of the text in this file, by whole pages of 64 tokens (shorter texts: nothing): "
@@ -173,17 +174,17 @@ static bool on_token(void *ctx, const token_event *ev)
 /* bar: while the prompt is read. */
 static int steps_until_done(engine *eng, generation *g, uint64_t id, bool bar, err *e)
 {
-    bool more = true;
     const double began = clock_now();
+    bool more = true;
     while (!g->finish) {
         int rc = engine_infer(eng, &more, e);
         if (rc) return rc;
         if (interrupted) engine_cancel(eng, id); /* in a prompt too */
         if (!more && !g->finish) return err_set(e, ERR_IO, "the engine ended without a word");
-    }
         if (!g->made.n && !g->finish && bar) prompt_bar_show(eng, began);
-    if (g->finish == FINISH_ERROR) return err_set(e, ERR_IO, "%s", g->error);
+    }
     log_progress_end();
+    if (g->finish == FINISH_ERROR) return err_set(e, ERR_IO, "%s", g->error);
     if (g->out_of_memory || g->text.bad) return err_set(e, ERR_MEMORY, "out of memory");
     return OK;
 }
@@ -257,8 +258,8 @@ static int continue_prompt(engine *eng, const run_options *o, const token_list *
     g.hold = o->min_tokens;
     q.sample.strategy = NULL; /* it has done its work */
     if (q.sample.seed == -1 && getrandom(&q.sample.seed, sizeof q.sample.seed, 0) > 0) q.sample.seed &= INT32_MAX;
-    uint64_t id;
     const bool bar = !o->echo || !isatty(STDOUT_FILENO); /* it would stand in the line of the echo */
+    uint64_t id;
     double began = clock_now();
     fingerprint here;
     int rc = o->receipt ? engine_fingerprint(eng, &here, e) : OK;

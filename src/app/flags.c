@@ -10,8 +10,9 @@
 #include <string.h>
 
 static const param common_rows[] = {
-    PARAM_ROW(common_flags, help, PARAM_BOOL, .alias = "h", .doc = "this text"),
-    PARAM_ROW(common_flags, log_level, PARAM_WORD, .keeps_bits = true, .words = "error|warn|info|debug",
+    PARAM_ROW(common_flags, help, PARAM_BOOL, .alias = "h", .doc = "the flags that many need"),
+    PARAM_ROW(common_flags, help_all, PARAM_BOOL, .doc = "all flags"),
+    PARAM_ROW(common_flags, log_level, PARAM_WORD, .rare = true, .keeps_bits = true, .words = "error|warn|info|debug",
               .doc = "what goes to standard error (default info)"),
     PARAM_ROW(common_flags, json, PARAM_BOOL, .doc = "print one JSON object on standard output"),
 };
@@ -181,12 +182,13 @@ static int take_words(invocation *v, common_flags *common, int argc, char **argv
     return OK;
 }
 
-/* --help answers also who wrote other words wrong. */
-static bool asks_for_help(int argc, char **words)
+help_wanted flags_help_wanted(int argc, char **words)
 {
-    for (int i = 0; i < argc && strcmp(words[i], "--") != 0; i++)
-        if (strcmp(words[i], "--help") == 0 || strcmp(words[i], "-h") == 0) return true;
-    return false;
+    for (int i = 0; i < argc && strcmp(words[i], "--") != 0; i++) {
+        if (strcmp(words[i], "--help") == 0 || strcmp(words[i], "-h") == 0) return HELP_COMMON;
+        if (strcmp(words[i], "--help-all") == 0 || strcmp(words[i], "--help_all") == 0) return HELP_ALL;
+    }
+    return HELP_NONE;
 }
 
 /* The words again, over the defaults of a model and a spec (NULL: none). Operands are found where the first pass put
@@ -213,11 +215,14 @@ int flags_parse(invocation *v, common_flags *common, int argc, char **argv, spec
     if (argc) memcpy(words, argv, (size_t)argc * sizeof *words);
     set_defaults(v);
     int rc = take_words(v, common, argc, argv, e);
-    if (rc && asks_for_help(argc, words)) {
+    const help_wanted help = flags_help_wanted(argc, words);
+    if (rc && help) {
         rc = OK;
         common->help = true;
+        common->help_all = help == HELP_ALL;
         if (e) *e = (err){0};
     }
+    common->help |= common->help_all;
     if (!rc && over && !common->help) rc = settings_open(over, v, e);
     const char *model = !rc && over && !common->help ? settings_sampled_model(*over, v) : NULL;
     if (!rc && !common->help && (model || settings_strategy(v) || (over && *over)))
@@ -244,17 +249,27 @@ int flags_allow_only(const invocation *v, const char *const *keys, const char *w
     return OK;
 }
 
-bool flags_help(const command *cmd, buf *out)
+bool flags_help(const command *cmd, bool all, int width, buf *out)
 {
-    buf_printf(out, "%s\n\nusage: inferflow %s%s%s [flags]\n", cmd->summary, cmd->name, cmd->operands ? " " : "",
+    buf text = {0};
+    buf_printf(&text, "%s\n\nusage: inferflow %s%s%s [flags]\n", cmd->summary, cmd->name, cmd->operands ? " " : "",
                cmd->operands ? cmd->operands : "");
-    size_t n;
+    param_wrap(buf_cstr(&text), width, out);
+    text.n = 0;
+    size_t n, left = 0;
     const char *title;
     const param *rows;
     for (size_t g = 0; (rows = flags_rows(cmd, g, &n, &title)); g++) {
+        const size_t before = out->n;
         buf_printf(out, "\n%s:\n", title);
-        param_help(rows, n, out);
+        const size_t without = param_help(rows, n, all, width, out);
+        if (without == n) out->n = before;
+        left += without;
     }
-    if (cmd->notes) buf_printf(out, "\n%s", cmd->notes);
+    if (left) buf_printf(&text, "\n`inferflow %s --help-all` lists %zu more flags.\n", cmd->name, left);
+    if (cmd->notes) buf_printf(&text, "\n%s", cmd->notes);
+    param_wrap(buf_cstr(&text), width, out);
+    out->bad |= text.bad;
+    buf_free(&text);
     return !out->bad;
 }

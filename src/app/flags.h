@@ -10,7 +10,7 @@
 
 /* What every command accepts besides its own rows. */
 typedef struct common_flags {
-    bool help, json;
+    bool help, help_all, json; /* help_all: help, too */
     const char *log_level;
 } common_flags;
 
@@ -26,5 +26,8 @@ int flags_allow_only(const invocation *v, const char *const *keys, const char *w
 
 /* The rows of group g (0, 1, …) of a command, its own and then those of every command; NULL: it has no such group. */
 const param *flags_rows(const command *cmd, size_t g, size_t *n, const char **title);
-/* `inferflow <command> --help`. */
-bool flags_help(const command *cmd, buf *out);
+/* What a line asks for with --help, -h or --help-all, whatever else is wrong in it. */
+typedef enum { HELP_NONE, HELP_COMMON, HELP_ALL } help_wanted;
+help_wanted flags_help_wanted(int argc, char **words);
+/* `inferflow <command> --help`, or (all) --help-all, in lines of at most `width` columns. */
+bool flags_help(const command *cmd, bool all, int width, buf *out);

@@ -228,8 +228,6 @@ const char *param_nearest(const param *rows, size_t n, const char *key)
 
 /* ---- help */
 
-enum { HELP_WIDTH = 100, HELP_INDENT = 29 };
-
 const char *param_spell(const char *key, char out[80])
 {
     snprintf(out, 80, "%s", key);
@@ -250,25 +248,65 @@ static void add_flag(buf *out, const char *lead, const char *name)
     for (const char *c = name; *c; c++) buf_byte(out, *c == '_' ? '-' : *c);
 }
 
-/* Adds a text, wrapped and indented; `at` is the length of the line so far. */
-static void add_wrapped(buf *out, size_t at, const char *text)
+/* Letters of UTF-8. */
+static size_t columns(const char *text, size_t n)
 {
-    bool first = true;
-    for (size_t n; *(text += strspn(text, " ")); text += n, first = false) {
-        n = strcspn(text, " ");
-        bool next_line = first ? at >= HELP_INDENT : at + 1 + n > HELP_WIDTH;
-        if (first || next_line)
-            buf_printf(out, "%s%*s", next_line ? "\n" : "", next_line ? HELP_INDENT : (int)(HELP_INDENT - at), "");
-        else buf_byte(out, ' ');
-        at = first || next_line ? HELP_INDENT + n : at + 1 + n;
-        buf_add(out, text, n);
+    size_t c = 0;
+    for (size_t i = 0; i < n; i++) c += ((unsigned char)text[i] & 0xC0) != 0x80;
+    return c;
+}
+
+/* Adds words to a line of `indent` columns; so do those begin that follow. */
+static void add_words(buf *out, size_t indent, int width, const char *text, size_t n)
+{
+    size_t at = indent;
+    for (const char *word = text, *end = text + n; word < end;) {
+        const char *blank = memchr(word, ' ', (size_t)(end - word));
+        const size_t bytes = (size_t)((blank ? blank : end) - word), wide = columns(word, bytes);
+        if (at > indent && at + 1 + wide > (size_t)width) {
+            buf_printf(out, "\n%*s", (int)indent, "");
+            at = indent;
+        } else if (at > indent) {
+            buf_byte(out, ' ');
+            at++;
+        }
+        buf_add(out, word, bytes);
+        at += wide;
+        for (word += bytes; word < end && *word == ' ';) word++;
     }
 }
 
-bool param_help(const param *rows, size_t n, buf *out)
+/* Where the second column of a line begins, else its first word. */
+static size_t hang_of(const char *line, size_t n, int width)
 {
+    size_t begin = 0;
+    while (begin < n && line[begin] == ' ') begin++;
+    for (size_t i = begin + 1; i + 2 < n && 2 * i < (size_t)width; i++)
+        if (line[i] != ' ' && line[i - 1] == ' ' && line[i - 2] == ' ' && i - 2 > begin) return i;
+    return begin;
+}
+
+void param_wrap(const char *text, int width, buf *out)
+{
+    for (size_t n; *text; text += n) {
+        n = strcspn(text, "\n");
+        const size_t hang = columns(text, n) > (size_t)width ? hang_of(text, n, width) : n;
+        buf_add(out, text, hang);
+        add_words(out, hang, width, text + hang, n - hang);
+        if (text[n]) buf_byte(out, text[n++]);
+    }
+}
+
+size_t param_help(const param *rows, size_t n, bool all, int width, buf *out)
+{
+    const size_t indent = width < 70 ? 8 : 29; /* of what is said of the flags */
+    size_t left = 0;
     for (size_t i = 0; i < n; i++) {
         const param *p = &rows[i];
+        if (p->rare && !all) {
+            left++;
+            continue;
+        }
         buf doc = {0};
         size_t begin = out->n;
         bool letter = p->alias && !p->alias[1];
@@ -279,10 +317,12 @@ bool param_help(const param *rows, size_t n, buf *out)
         buf_str(&doc, p->doc ? p->doc : "");
         if (p->otherwise && *p->otherwise && !strstr(buf_cstr(&doc), "(default"))
             buf_printf(&doc, " (default %s)", p->otherwise);
-        add_wrapped(out, out->n - begin, buf_cstr(&doc));
+        const size_t at = out->n - begin;
+        buf_printf(out, "%s%*s", at < indent ? "" : "\n", (int)(at < indent ? indent - at : indent), "");
+        add_words(out, indent, width, buf_cstr(&doc), doc.n);
         buf_byte(out, '\n');
         out->bad |= doc.bad;
         buf_free(&doc);
     }
-    return !out->bad;
+    return left;
 }

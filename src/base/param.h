@@ -40,6 +40,7 @@ typedef struct param {
     param_path path;
     bool keeps_bits; /* whatever the value, the other options give the same tokens and logits, as far as these are
                         exact: no --exact off, lossy sums, or guesses that may change a text */
+    bool rare;       /* few need it: in --help-all and the manual page, not in --help */
 } param;
 
 /* A row for a field of `struct_type` that is spelt like its key; other members of the row follow. */
@@ -63,8 +64,12 @@ const char *param_spell(const char *key, char out[80]);
 /* The key or alias nearest to a misspelt one; NULL when none is near (edit distance: a third of its length, at least
  * 1). */
 const char *param_nearest(const param *rows, size_t n, const char *key);
-/* "  --top-p F        doc (default 0.9)" lines of at most 100 columns. */
-bool param_help(const param *rows, size_t n, buf *out);
+/* "  --top-p F        doc (default 0.9)": lines of at most `width` columns, as far as words allow; rare rows only with
+ * `all`. Returns how many rows were left out. */
+size_t param_help(const param *rows, size_t n, bool all, int width, buf *out);
+/* Appends lines, broken at blanks where they are longer than `width`. What goes on is indented like the line, or like
+ * its second column, where two blanks part it from the first. */
+void param_wrap(const char *text, int width, buf *out);
 
 /* Adds every row's key and value to a JSON object; texts that were not given are null. */
 void param_json(const param *rows, size_t n, const void *from, json *object);

@@ -18,8 +18,8 @@ struct sampler {
     uint32_t *count; /* zero between steps */
 };
 
-#define X(kind, name, otherwise, low, high, shown, doc, alias)                                                         \
-    {#name, PARAM_##kind, offsetof(sample_params, name), otherwise, low, high, shown, doc, alias},
+#define X(kind, name, otherwise, low, high, shown, doc, alias, few)                                                    \
+    {#name, PARAM_##kind, offsetof(sample_params, name), otherwise, low, high, shown, doc, alias, .rare = few},
 const param sample_param_rows[] = {SAMPLE_PARAM_LIST(X)};
 #undef X
 const size_t sample_param_count = sizeof sample_param_rows / sizeof *sample_param_rows;

@@ -80,7 +80,7 @@ typedef struct request {
         .name = key, .type = kind, .offset = offsetof(request, member)                                                 \
     }
 /* A parameter of the samplers; it ends in a comma. */
-#define REQUEST_SAMPLE_FIELD(kind, key, otherwise, low, high, shown, doc, other)                                       \
+#define REQUEST_SAMPLE_FIELD(kind, key, otherwise, low, high, shown, doc, other, ...)                                  \
     {.name = #key,                                                                                                     \
      .alias = other,                                                                                                   \
      .type = FIELD_##kind,                                                                                             \

@@ -10,7 +10,7 @@ enum { TEMPLATE_BYTES_MAX = 4 << 20 };
 const param chat_param_rows[] = {
     ROW(chat_template, PARAM_TEXT, .words = "FILE", .path = PATH_FILE,
         .doc = "chat template in Jinja (default: the model's own)"),
-    ROW(chat_format, PARAM_TEXT, .words = "NAME",
+    ROW(chat_format, PARAM_TEXT, .rare = true, .words = "NAME",
         .doc = "how the model writes tool calls: hermes, llama3, mistral, … (default: as its template shows)"),
 };
 const size_t chat_param_count = sizeof chat_param_rows / sizeof *chat_param_rows;

@@ -171,7 +171,7 @@ int options_of(option *out, int max, const command *cmd, const char *without, co
     int n = 0;
     for (size_t g = 0; (rows = flags_rows(cmd, g, &n_rows, &title)); g++)
         for (size_t i = 0; i < n_rows && n < max; i++) {
-            if ((without && strcmp(title, without) == 0) || strcmp(rows[i].key, "help") == 0) continue;
+            if ((without && strcmp(title, without) == 0) || strncmp(rows[i].key, "help", 4) == 0) continue;
             out[n] = (option){.row = &rows[i], .of_model = rows == engine_param_rows};
             add_values(&out[n++], w);
         }
