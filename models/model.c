@@ -43,9 +43,11 @@ int model_weights(ckpt **out, const char *path, err *e)
 {
     if (strcmp(path, "builtin") != 0) {
         const int rc = ckpt_open(out, path, e);
-        if (rc == ERR_NOT_FOUND && is_hub_name(path) && !file_exists(path))
-            err_wrap(e, "models are not downloaded: give a folder or a file");
-        return rc;
+        if (rc != ERR_NOT_FOUND || file_exists(path)) return rc;
+        if (is_hub_name(path)) return err_wrap(e, "models are not downloaded: give a folder or a file");
+        if (e) *e = (err){0};
+        return err_set(e, rc, "%s: no such folder or file: a model is one of this machine, nothing is downloaded",
+                       path);
     }
     span file = embedded_find("builtin.gguf");
     if (!file.p) return err_set(e, ERR_NOT_FOUND, "this build has no built-in model: give --model PATH or --spec FILE");

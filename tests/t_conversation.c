@@ -138,6 +138,7 @@ static void an_interrupt_stops_the_answer_alone(void **state)
     at = expect("answer tokens at", at);
     at = expect(">>> ", at);
     type("\004");
+    expect("\n", at); /* the shell's prompt has a line of its own */
     assert_int_equal(finish(), 0);
 }
 
@@ -236,7 +237,7 @@ static void commands_say_what_they_did(void **state)
     const char *path = write_saved("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"},"
                                    "{\"role\": \"assistant\", \"content\": \"b\"}], \"system\": \"c\"}");
     snprintf(line, sizeof line, "/load %s", path);
-    at = ask(line, "loaded 2 messages and the system message\r\n", at);
+    at = ask(line, "loaded 2 messages and the system message\r\nthe last question: \"a\"\r\n", at);
     unlink(path);
     at = ask("/set temprature 1", "unknown parameter \"temprature\"; did you mean temperature?", at);
     at = ask("/set max_token 1", "unknown parameter \"max_token\"; did you mean max_tokens?", at);

@@ -53,5 +53,7 @@ const char *export_hint(const model *m, export_kind kind)
         return "the other form has no name for this architecture either: give the spec an arch, and hf: or gguf: names "
                "in "
                "[tensors], or keep it with the weights in one file (`inferflow quantize`)";
-    return kind == EXPORT_HF ? "write a .gguf file instead" : "write a Hugging Face folder instead";
+    return kind == EXPORT_HF
+               ? "write a .gguf file instead"
+               : "write a Hugging Face folder (inferflow export) or .safetensors (inferflow quantize) instead";
 }

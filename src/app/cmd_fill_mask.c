@@ -78,7 +78,9 @@ static int read_prompt(const engine *g, const char *text, filling *f, err *e)
     const tokenizer *t = engine_tokenizer(g);
     if (!t) return tokenizer_missing(g, "", e);
     int32_t mask = tokenizer_role(t, TOKEN_MASK);
-    if (mask < 0) return err_set(e, ERR_USAGE, "the vocabulary has no mask token");
+    if (mask < 0)
+        return err_set(e, ERR_USAGE,
+                       "the vocabulary has no mask token: it takes a masked language model, such as BERT");
     buf spelt = {0};
     int rc = spell_mask(text, tokenizer_piece(t, mask), &spelt) ? OK : err_set(e, ERR_MEMORY, "out of memory");
     if (!rc) rc = tokenizer_encode(t, buf_span(&spelt), TOKENIZE_SPECIAL | TOKENIZE_PARSE, &f->ids, e);

@@ -363,7 +363,8 @@ static int talk(engine *eng, const run_options *o, err *e)
     fprintf(stderr, "%s %s; %s\n", engine_describe(eng)->name, banner(eng, o), keys);
     int rc = OK;
     char *line;
-    while (!rc && (line = line_read("> "))) {
+    bool leaves = false;
+    while (!rc && !leaves && (line = line_read("> "))) {
         token_list prompt = {0};
         const line_kind kind = conversation_line(line);
         interrupted = 0;
@@ -380,8 +381,9 @@ static int talk(engine *eng, const run_options *o, err *e)
         }
         mem_free(prompt.id);
         line_free(line);
-        if (kind == LINE_BYE) break;
+        leaves = kind == LINE_BYE;
     }
+    if (!rc && !leaves) putchar('\n'); /* after the prompt of the line that did not come */
     line_close();
     return rc;
 }

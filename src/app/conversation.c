@@ -324,6 +324,13 @@ static int do_retry(conversation *c, const char *rest, err *e)
     return rc;
 }
 
+/* The first line of a text, in quotes. */
+static void print_quoted(const char *text)
+{
+    const size_t n = strcspn(text, "\n");
+    printf("\"%.*s%s\"", (int)n, text, text[n] ? " …" : "");
+}
+
 /* Drops the last question with its answer, and with what came between them. */
 static int do_undo(conversation *c, const char *rest, err *e)
 {
@@ -331,9 +338,10 @@ static int do_undo(conversation *c, const char *rest, err *e)
     (void)rest;
     const int64_t at = c->open ? 0 : last_question(c, &text);
     if (at < 0) return err_set(e, ERR_USAGE, "/undo: there is no question yet");
-    const size_t n = strcspn(text, "\n"), all = json_count(messages_of(c)), left = c->open ? all : (size_t)at;
-    printf("dropped \"%.*s%s\"; %zu message%s left\n", (int)n, text, text[n] ? " …" : "", left,
-           left == 1 ? " is" : "s are");
+    const size_t left = c->open ? json_count(messages_of(c)) : (size_t)at;
+    printf("dropped ");
+    print_quoted(text);
+    printf("; %zu message%s left\n", left, left == 1 ? " is" : "s are");
     if (!c->open) replace_messages(c, first_messages(c, left));
     forget_open(c);
     return OK;
@@ -448,6 +456,12 @@ static int do_load(conversation *c, const char *rest, err *e)
         c->system = mem_str(system);
     }
     print_count("loaded", json_count(json_get(root, "messages")), system);
+    const char *text;
+    if (last_question(c, &text) >= 0) {
+        printf("the last question: ");
+        print_quoted(text);
+        putchar('\n');
+    }
     json_free(root);
     return OK;
 }
@@ -574,6 +588,7 @@ int conversation_run(engine *eng, const chat_template *chat, const conversation_
         *e = (err){0};
         rc = OK;
     }
+    if (!rc && !c.ends) putchar('\n'); /* after the prompt of the line that did not come */
     line_close();
     buf_free(&input);
     json_free(c.messages);
