@@ -239,6 +239,15 @@ static const char *printed(const char *key, bool manual)
     return text;
 }
 
+static int status_of(const char *args)
+{
+    char line[512];
+    const char *bin = getenv("INFERFLOW_BIN");
+    snprintf(line, sizeof line, "%s %s 2>/dev/null", bin ? bin : "build/inferflow", args);
+    int rc = system(line);
+    return rc < 0 ? rc : rc >> 8;
+}
+
 /* Every command and flag is in the manual page and in the completion of each shell. */
 static void pages_name_every_flag(void **state)
 {
@@ -277,8 +286,58 @@ static void pages_name_every_flag(void **state)
         }
         buf_free(&text);
     }
+    static const char *const said[] = {"inferflow .- run and serve transformer models",
+                                       "^.SH ENVIRONMENT",
+                                       "NO_COLOR",
+                                       "XDG_CACHE_HOME",
+                                       "^.SH FILES",
+                                       "local/state/inferflow/history"};
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
+        char line[300];
+        snprintf(line, sizeof line, "man | grep -q -e '%s'", said[i]);
+        if (status_of(line) != 0) fail_msg("the manual page lacks \"%s\"", said[i]);
+    }
     char *unknown[] = {"inferflow", "completion", "tcsh"};
     assert_int_equal(app_main(3, unknown), 2);
+}
+
+/* What bash completes: words as it splits them, and what it offers first. */
+static void shells_complete_words(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"r", "run replay"},
+        {"help ru", "run"},
+        {"help --a", "--all"},
+        {"spec de", "derive"},
+        {"spec ''", "show derive check import list modules"},
+        {"bench l", "link"},
+        {"eval per", "perplexity"},
+        {"completion z", "zsh"},
+        {"run --kv q", "q8 q4"},
+        {"run --kv = q", "q8 q4"},
+        {"run --kv =", "f32 f16 i16 q8 q4"},
+        {"run --kv=q", "--kv=q8 --kv=q4"},
+        {"run --repeat", "--repeat-penalty"},
+        {"run --help-", "--help-all"},
+        {"run --model = tests/vectors/mod", "tests/vectors/models"},
+        {"run --model=tests/vectors/mod", "--model=tests/vectors/models"},
+        {"run -m tests/vectors/mod", "tests/vectors/models"},
+        {"spec check tests/vectors/mod", "tests/vectors/models"},
+    };
+    const char *bin = getenv("INFERFLOW_BIN");
+    if (system("bash -c 'type mapfile' >/dev/null 2>&1") != 0) {
+        skip_msg("no bash here");
+        return;
+    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char line[1000];
+        snprintf(line, sizeof line,
+                 "bash -c 'eval \"$(%s completion bash)\"; COMP_WORDS=(inferflow \"$@\"); COMP_CWORD=$#; _inferflow; "
+                 "[ \"${COMPREPLY[*]}\" = \"%s\" ] || { echo \"${COMPREPLY[*]}\"; exit 1; }' bash %s",
+                 bin ? bin : "build/inferflow", cases[i][1], cases[i][0]);
+        if (system(line) != 0) fail_msg("inferflow %s: not \"%s\"", cases[i][0], cases[i][1]);
+    }
 }
 
 static void every_command_is_complete(void **state)
@@ -347,15 +406,6 @@ static void ids_in_every_spelling(void **state)
     unlink(path);
 }
 
-static int status_of(const char *args)
-{
-    char line[512];
-    const char *bin = getenv("INFERFLOW_BIN");
-    snprintf(line, sizeof line, "%s %s 2>/dev/null", bin ? bin : "build/inferflow", args);
-    int rc = system(line);
-    return rc < 0 ? rc : rc >> 8;
-}
-
 static void exit_statuses(void **state)
 {
     (void)state;
@@ -402,7 +452,8 @@ int main(void)
         cmocka_unit_test(flags_of_every_shape),  cmocka_unit_test(wrong_flags_are_named),
         cmocka_unit_test(help_lists_every_row),  cmocka_unit_test(help_fits_the_screen_and_names_aliases),
         cmocka_unit_test(pages_name_every_flag), cmocka_unit_test(every_command_is_complete),
-        cmocka_unit_test(ids_in_every_spelling), cmocka_unit_test(exit_statuses),
+        cmocka_unit_test(ids_in_every_spelling), cmocka_unit_test(shells_complete_words),
+        cmocka_unit_test(exit_statuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,11 +37,24 @@ static void add_words(buf *out, const char *words)
     for (; *words; words++) buf_byte(out, *words == '|' ? ' ' : (uint8_t)*words);
 }
 
-/* Operands that are words, as "bash|zsh|fish": those of a command that takes one of them. */
-static bool has_word_operands(const command *c)
+/* The words that operands such as "show [FILE]|derive|check FILE" or "[read|link]" begin with, each after a blank.
+ * False: there is no choice. */
+static bool add_word_operands(buf *out, const command *c)
 {
-    return c->operands && strchr(c->operands, '|') && !strpbrk(c->operands, " .[");
+    const char *at = c->operands && strchr(c->operands, '|') ? c->operands : NULL;
+    for (bool more = at != NULL; more; at++) {
+        at += *at == '[';
+        const size_t n = strcspn(at, " |]");
+        buf_byte(out, ' ');
+        buf_add(out, at, n);
+        at += strcspn(at, "|");
+        more = *at;
+    }
+    return at != NULL;
 }
+
+/* Whether a file may follow the word. */
+static bool files_follow(const command *c) { return c->operand_max > 1; }
 
 /* ---- bash */
 
@@ -58,38 +71,51 @@ static void add_bash_flag(buf *out, const command *c, const param *p)
 static void add_bash_words(buf *out, const command *c, const param *p)
 {
     if (p->type != PARAM_WORD) return;
-    buf_printf(out, "    '%s ", c->name);
-    add_name(out, p->key);
-    buf_str(out, "') words='");
+    const char *name[] = {p->key, p->alias};
+    for (int i = 0; i < 2 && name[i]; i++) {
+        buf_printf(out, "%s'%s ", i ? "|" : "    ", c->name);
+        add_name(out, name[i]);
+        buf_byte(out, '\'');
+    }
+    buf_str(out, ") words='");
     add_words(out, p->words);
     buf_str(out, "' ;;\n");
 }
 
+/* "--flag=value" comes as one word or, where '=' parts words, as three. */
 static void write_bash(buf *out)
 {
     buf_str(out, "_inferflow() {\n"
-                 "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=\n"
+                 "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words= before=\n"
                  "  COMPREPLY=()\n"
-                 "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n    words='help");
-    for (const command *const *c = command_all; *c; c++) buf_printf(out, " %s", (*c)->name);
-    buf_str(out, " --help --version'\n  else\n    case \"${COMP_WORDS[1]} $prev\" in\n");
+                 "  if [ \"$prev\" = = ]; then prev=${COMP_WORDS[COMP_CWORD-2]}\n"
+                 "  elif [ \"$cur\" = = ]; then cur=\n"
+                 "  elif [[ $cur == --*=* ]]; then prev=${cur%%=*} before=${cur%%=*}= cur=${cur#*=}; fi\n"
+                 "  local commands='");
+    for (const command *const *c = command_all; *c; c++) buf_printf(out, "%s ", (*c)->name);
+    buf_str(out, "'\n  if [ \"$COMP_CWORD\" -eq 1 ]; then words=\"$commands help --help --version\"\n"
+                 "  elif [ \"${COMP_WORDS[1]}\" = help ]; then words=\"$commands --all\"\n"
+                 "  else\n    case \"${COMP_WORDS[1]} $prev\" in\n");
     for (const command *const *c = command_all; *c; c++) each_flag(out, *c, add_bash_words);
-    for (const command *const *c = command_all; *c; c++)
-        if (has_word_operands(*c)) {
-            buf_printf(out, "    '%s %s') words='", (*c)->name, (*c)->name);
-            add_words(out, (*c)->operands);
-            buf_str(out, "' ;;\n");
-        }
+    for (const command *const *c = command_all; *c; c++) {
+        buf words = {0};
+        if (add_word_operands(&words, *c))
+            buf_printf(out, "    '%s %s') words='%s' ;;\n", (*c)->name, (*c)->name, buf_cstr(&words));
+        out->bad |= words.bad;
+        buf_free(&words);
+    }
     buf_str(out, "    esac\n    if [ -z \"$words\" ] && [[ $cur == -* ]]; then\n      case ${COMP_WORDS[1]} in\n");
     for (const command *const *c = command_all; *c; c++) {
         buf_printf(out, "      %s) words='", (*c)->name);
         each_flag(out, *c, add_bash_flag);
         buf_str(out, "' ;;\n");
     }
-    buf_str(out, "      esac\n    fi\n  fi\n"
-                 "  if [ -n \"$words\" ]; then mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
-                 "  else mapfile -t COMPREPLY < <(compgen -f -- \"$cur\"); compopt -o filenames 2>/dev/null\n"
-                 "  fi\n}\ncomplete -F _inferflow inferflow\n");
+    buf_str(out,
+            "      esac\n    fi\n  fi\n"
+            "  if [ -n \"$words\" ]; then mapfile -t COMPREPLY < <(compgen -P \"$before\" -W \"$words\" -- \"$cur\")\n"
+            "  else mapfile -t COMPREPLY < <(compgen -P \"$before\" -f -- \"$cur\")\n"
+            "    compopt -o filenames 2>/dev/null\n"
+            "  fi\n}\ncomplete -F _inferflow inferflow\n");
 }
 
 /* ---- zsh */
@@ -98,6 +124,7 @@ static void add_zsh_name(buf *out, const param *p, const char *name)
 {
     buf_str(out, "      '");
     add_name(out, name);
+    if (p->type != PARAM_BOOL) buf_byte(out, name[1] ? '=' : '+'); /* the value may stand in the same word */
     buf_byte(out, '[');
     add_quoted(out, p->doc ? p->doc : "", "[]\\");
     buf_byte(out, ']');
@@ -123,7 +150,7 @@ static void write_zsh(buf *out)
     buf_str(out, "#compdef inferflow\n"
                  "_inferflow() {\n"
                  "  local -a commands\n"
-                 "  if (( CURRENT == 2 )); then\n    commands=(\n");
+                 "  if (( CURRENT == 2 )) || [[ $words[2] == help ]]; then\n    commands=(\n");
     for (const command *const *c = command_all; *c; c++) {
         buf_printf(out, "      '%s:", (*c)->name);
         add_quoted(out, (*c)->summary, "\\");
@@ -134,13 +161,14 @@ static void write_zsh(buf *out)
     for (const command *const *c = command_all; *c; c++) {
         buf_printf(out, "    %s) _arguments \\\n", (*c)->name);
         each_flag(out, *c, add_zsh_flag);
-        if (has_word_operands(*c)) {
-            buf_str(out, "      '1:word:(");
-            add_words(out, (*c)->operands);
-            buf_str(out, ")' ;;\n");
-        } else {
-            buf_str(out, "      '*:file:_files' ;;\n");
-        }
+        buf words = {0};
+        const bool choice = add_word_operands(&words, *c);
+        if (choice) buf_printf(out, "      '1:word:(%s)'", buf_cstr(&words) + 1);
+        if (choice && files_follow(*c)) buf_str(out, " \\\n");
+        if (!choice || files_follow(*c)) buf_str(out, "      '*:file:_files'");
+        buf_str(out, " ;;\n");
+        out->bad |= words.bad;
+        buf_free(&words);
     }
     buf_str(out, "  esac\n}\nif [ \"$funcstack[1]\" = _inferflow ]; then _inferflow \"$@\"; "
                  "else compdef _inferflow inferflow; fi\n");
@@ -182,11 +210,18 @@ static void write_fish(buf *out)
         }
         buf_str(out, "\"\n");
         each_flag(out, *c, add_fish_flag);
-        if (!has_word_operands(*c)) continue;
-        buf_printf(out, "complete -c inferflow -n '__fish_seen_subcommand_from %s' -x -a '", (*c)->name);
-        add_words(out, (*c)->operands);
-        buf_str(out, "'\n");
+        buf words = {0};
+        if (add_word_operands(&words, *c))
+            buf_printf(out, "complete -c inferflow -n '__fish_seen_subcommand_from %s' %s '%s'\n", (*c)->name,
+                       files_follow(*c) ? "-a" : "-x -a", buf_cstr(&words) + 1);
+        out->bad |= words.bad;
+        buf_free(&words);
     }
+    buf_str(out, "complete -c inferflow -n __fish_use_subcommand -x -a help -d \"the flags of a command\"\n"
+                 "complete -c inferflow -n '__fish_seen_subcommand_from help' -l all -d 'all flags'\n"
+                 "complete -c inferflow -n '__fish_seen_subcommand_from help' -x -a '");
+    for (const command *const *c = command_all; *c; c++) buf_printf(out, "%s ", (*c)->name);
+    buf_str(out, "'\n");
 }
 
 static int run_completion(const invocation *v, err *e)

@@ -16,6 +16,7 @@ static void add_text(buf *out, const char *text, bool key)
         const uint32_t letter = utf8_decode((const uint8_t *)c, (size_t)(end - c), &n);
         if (begin && (*c == '.' || *c == '\'')) buf_str(out, "\\&");
         if (*c == '\\') buf_str(out, "\\e");
+        else if (*c == '~') buf_str(out, "\\(ti"); /* not an accent */
         else if (letter > 127) buf_printf(out, "\\[u%04X]", (unsigned)letter);
         else if (*c == '-' || (key && *c == '_')) buf_str(out, "\\-");
         else buf_byte(out, (uint8_t)*c);
@@ -98,24 +99,59 @@ static void add_command(buf *out, const command *c)
     buf_str(out, ".fi\n");
 }
 
+typedef struct place {
+    const char *name, *doc;
+} place;
+
+static const place environment[] = {
+    {"NO_COLOR", "not empty: conversations have no colours."},
+    {"TERM", "dumb: no progress bars, no colours."},
+    {"LANG, LC_ALL, LC_CTYPE", "the letters of the terminal; UTF-8 where they name ASCII or nothing."},
+    {"XDG_CACHE_HOME", "folder of inferflow/ with what was hashed of weights; ~/.cache where it is not set."},
+    {"XDG_STATE_HOME", "folder of inferflow/history; ~/.local/state where it is not set."},
+    {"NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID", "set by systemd: serve tells it that it is ready and alive."},
+};
+static const place files[] = {
+    {"~/.cache/inferflow/*.sums", "digests of weights files, so that they are not hashed again."},
+    {"~/.local/state/inferflow/history", "what was typed in conversations."},
+    {"config.json, generation_config.json, tokenizer.json, ...", "beside a model's weights: what is read of it."},
+};
+
+static void add_places(buf *out, const char *title, const place *p, size_t n)
+{
+    buf_printf(out, ".SH %s\n", title);
+    for (size_t i = 0; i < n; i++) {
+        buf_str(out, ".TP\n.B ");
+        add_text(out, p[i].name, false);
+        buf_byte(out, '\n');
+        add_text(out, p[i].doc, false);
+        buf_byte(out, '\n');
+    }
+}
+
 static int run_man(const invocation *v, err *e)
 {
     (void)v;
     buf b = {0};
     buf_printf(&b, ".TH INFERFLOW 1 \"\" \"inferflow %s\" \"User Commands\"\n.SH NAME\n", INFERFLOW_RELEASE);
     buf_str(&b,
-            "inferflow \\- serve transformer models from spec files\n.SH SYNOPSIS\n.B inferflow\n"
+            "inferflow \\- run and serve transformer models\n.SH SYNOPSIS\n.B inferflow\n"
             "\\fICOMMAND\\fR [\\fIflags\\fR]\n.SH DESCRIPTION\n"
             "Reads a transformer model in any usual file format, and runs it on the command line or behind an HTTP\n"
             "API that clients of OpenAI's understand. Without \\fB\\-\\-model\\fR and \\fB\\-\\-spec\\fR a command "
             "uses the built\\-in model.\n.PP\n"
+            "\\fBinferflow\\fR \\fICOMMAND\\fR \\fB\\-\\-help\\fR lists the flags that many need, "
+            "\\fB\\-\\-help\\-all\\fR all of them.\n.PP\n"
             "A flag overrides the key of the same name in a spec's [runtime], [serve] or [generate].\n.SH COMMANDS\n");
     for (const command *const *c = command_all; *c; c++) add_command(&b, *c);
     buf_str(
         &b,
         ".SH SIGNALS\n\\fBserve\\fR: SIGTERM lets streams finish, a second one ends at once; SIGHUP reads keys and\n"
-        "certificate again.\n.SH EXIT STATUS\n0: done. 1: failed. 2: wrong usage.\n.SH EXAMPLES\n.nf\n"
-        "inferflow run \\-p \"Once upon a time\"\ninferflow serve \\-m DIR \\-\\-port 8080\n.fi\n");
+        "certificate again.\n");
+    add_places(&b, "ENVIRONMENT", environment, sizeof environment / sizeof *environment);
+    add_places(&b, "FILES", files, sizeof files / sizeof *files);
+    buf_str(&b, ".SH EXIT STATUS\n0: done. 1: failed. 2: wrong usage.\n.SH EXAMPLES\n.nf\n"
+                "inferflow run \\-p \"Once upon a time\"\ninferflow serve \\-m DIR \\-\\-port 8080\n.fi\n");
     if (!b.bad) fwrite(b.p, 1, b.n, stdout);
     int rc = b.bad ? err_set(e, ERR_MEMORY, "out of memory") : OK;
     buf_free(&b);
