@@ -41,7 +41,7 @@ def need(command, *words):
     """Skips the script where the program has no such command, or its help lacks one of the words."""
     if not os.access(BINARY, os.X_OK):
         skip(f"{BINARY} is not there (make)")
-    text = subprocess.run([BINARY, "help", command], capture_output=True, text=True)
+    text = subprocess.run([BINARY, command, "--help-all"], capture_output=True, text=True)
     for word in (command,) + words:
         if text.returncode or word not in text.stdout:
             skip(f"this build has no `{command if word == command else command + ' ' + word}`")
