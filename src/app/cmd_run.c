@@ -69,7 +69,7 @@ static const param own_rows[] = {
     ROW(grammar, PARAM_TEXT, .rare = true, .words = "FILE", .path = PATH_FILE,
         .doc = "the text follows this grammar (GBNF)"),
     ROW(json_schema, PARAM_TEXT, .words = "FILE", .path = PATH_FILE,
-        .doc = "the text is JSON that satisfies this schema"),
+        .doc = "structured output: the text is JSON that satisfies this schema"),
     ROW(chat, PARAM_WORD, .otherwise = "auto", .words = "auto|on|off",
         .doc = "apply the model's chat template: on a terminal (auto), always, never"),
     ROW(system, PARAM_TEXT, .words = "TEXT", .doc = "chat: what the model is told before the conversation"),

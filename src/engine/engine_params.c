@@ -23,19 +23,21 @@ const param engine_param_rows[] = {
         .doc = "inputs of quantized matrices: q8 rounds them to 8 bits and is fast, f32 keeps them exact"),
     ROW(ctx, PARAM_INT, .max = 1 << 24, .alias = "c", .doc = "context in tokens (default: the model's, at most 8192)"),
     ROW(devices, PARAM_TEXT, .keeps_bits = true, .words = "LIST",
-        .doc = "groups of devices with consecutive layers, \"cpu;cpu\"; in a group '&' divides matrices and heads, "
+        .doc = "groups of devices with consecutive layers, \"cpu;cpu\" (pipeline parallel); in a group '&' divides "
+               "matrices and heads (tensor parallel), "
                "\"cpu:1&cpu:1\" (cpu:N: N threads); shares: \"cpu*3;cpu*1\"; of a node: \"host:7071/cpu\""),
     ROW(peers, PARAM_TEXT, .rare = true, .keeps_bits = true, .words = "HOST:PORT,...",
         .doc =
             "nodes that may take part: without --devices, or with \"auto\", those that make a token fastest are used"),
     ROW(reduce, PARAM_WORD, .rare = true, .otherwise = "exact", .words = "exact|f32|f16|int8|int6|int4",
         .doc = "how devices joined by & join their parts: exact: rows are gathered, the same results as of one device; "
-               "else partial sums are added, coded in so many bits (int6: int4, then int8)"),
+               "else an all-reduce adds partial sums, coded in so many bits (int6: int4, then int8)"),
     ROW(collective, PARAM_WORD, .rare = true, .otherwise = "auto", .words = "auto|two_step|one_shot|ring",
         .doc = "how sums are made: in two hops, or in one with more bytes; auto: by size; both give the same results "
                "(ring, to compare, others for other batches)"),
     ROW(experts, PARAM_WORD, .rare = true, .otherwise = "column", .words = "column|whole",
-        .doc = "with --reduce: each device has some columns of every expert, or some experts whole"),
+        .doc = "with --reduce: each device has some columns of every expert, or some experts whole (expert "
+               "parallel)"),
     ROW(wire, PARAM_WORD, .rare = true, .otherwise = "f32", .words = "f32|f16|int8|int4",
         .doc = "how rows pass from one group of devices to the next: f32 keeps them exactly"),
     ROW(ends, PARAM_WORD, .rare = true, .keeps_bits = true, .otherwise = "home", .words = "home|away",
@@ -53,7 +55,8 @@ const param engine_param_rows[] = {
         .doc = "type of the KV cache; attention over i16, q8 and q4 computes with integers (default: f32 for f32 "
                "weights, i16 for matrices with int8 activations, else f16)"),
     ROW(exact, PARAM_WORD, .rare = true, .otherwise = "on", .words = "on|off",
-        .doc = "on: the same results on every processor, for any batch, chunk and threads; off: bfloat16 products for "
+        .doc = "on: deterministic: the same results on every processor, for any batch, chunk and threads; off: "
+               "bfloat16 products for "
                "float matrices (AVX-512 BF16 only), faster in prefill; results may differ between processors"),
     ROW(isa, PARAM_WORD, .rare = true, .keeps_bits = true, .words = "c|avx2|avxvnni|avx512|avx512bf16|neon|dotprod",
         .doc = "instruction set of the kernels (default: the best here); only avx512bf16, which needs --exact off, "
@@ -63,14 +66,15 @@ const param engine_param_rows[] = {
     ROW(chunk, PARAM_INT, .rare = true, .keeps_bits = true, .min = 1, .max = 1 << 16,
         .doc = "prefill rows per step, at most (default: chosen for the machine)"),
     ROW(max_batch, PARAM_INT, .keeps_bits = true, .min = 1, .max = 4096, .alias = "slots",
-        .doc = "sequences that run at once (default: 256, as memory allows)"),
+        .doc = "sequences that run at once, by continuous batching (default: 256, as memory allows)"),
     ROW(in_flight, PARAM_INT, .rare = true, .keeps_bits = true, .min = 1, .max = 64,
         .doc = "steps under way at once: each group of devices works on another, and on the next while its ranks "
                "exchange rows (default: groups plus one, with those of a leader's tables and head; of one group 1)"),
     ROW(step_sequences, PARAM_INT, .rare = true, .keeps_bits = true, .min = 1, .max = 4096,
         .doc = "sequences that generate in one step (default: all; with several devices, by what a step costs)"),
     ROW(draft, PARAM_TEXT, .keeps_bits = true, .words = "PATH|ngram", .path = PATH_MODEL,
-        .doc = "guess next tokens and check several in one step, which changes no text: by a small model of the same "
+        .doc = "speculative decoding: guess next tokens and check several in one step, which changes no text: by a "
+               "small model of the same "
                "vocabulary; ngram: by what followed the last tokens where they stood before"),
     ROW(draft_accept, PARAM_WORD, .rare = true, .otherwise = "same", .words = "same|exact|pool",
         .doc = "a guess holds when it is what is drawn, so texts stay the same; by rejection sampling, so chances stay "

@@ -41,7 +41,7 @@ const param serve_param_rows[] = {
     ROW(max_queue, PARAM_INT, .rare = true, .keeps_bits = true, .otherwise = "1024", .min = 1, .max = 1 << 20,
         .doc = "queries that may wait while all places are taken; more are refused with 429"),
     ROW(cache_dir, PARAM_TEXT, .keeps_bits = true, .words = "DIR", .path = PATH_FILE,
-        .doc = "keep the pages of texts in this folder: after a restart texts that begin alike need not be read again"),
+        .doc = "keep the prefix cache in this folder: after a restart texts that begin alike need not be read again"),
     ROW(cache_bytes, PARAM_BYTES, .rare = true, .keeps_bits = true, .otherwise = "4G", .min = 1 << 20, .max = 1e18,
         .words = "N", .doc = "bytes that --cache-dir may take; those that were not used for longest go first"),
     ROW(drain, PARAM_INT, .rare = true, .keeps_bits = true, .otherwise = "30", .max = 86400, .words = "SECONDS",

@@ -11,7 +11,8 @@ const param chat_param_rows[] = {
     ROW(chat_template, PARAM_TEXT, .words = "FILE", .path = PATH_FILE,
         .doc = "chat template in Jinja (default: the model's own)"),
     ROW(chat_format, PARAM_TEXT, .rare = true, .words = "NAME",
-        .doc = "how the model writes tool calls: hermes, llama3, mistral, … (default: as its template shows)"),
+        .doc = "function calling: how the model writes calls: hermes, llama3, mistral, … (default: as its template "
+               "shows)"),
 };
 const size_t chat_param_count = sizeof chat_param_rows / sizeof *chat_param_rows;
 
