@@ -26,7 +26,8 @@ typedef struct fake_query {
     query q;
     int32_t *ids, *types;
     int64_t done;
-    bool started, cancelled, held;
+    bool started, held;
+    atomic_bool cancelled;
 } fake_query;
 
 struct engine {

