@@ -165,9 +165,11 @@ static void fake_note(char to[64], const int32_t *ids, size_t n)
 
 int engine_add_query(engine *g, const query *q, uint64_t *id, err *e)
 {
+    pthread_mutex_lock(&g->lock);
     fake_note(fake.enc, q->enc_ids, q->n_enc);
     fake_note(fake.dec, q->ids, q->n_ids);
     fake.last = *q;
+    pthread_mutex_unlock(&g->lock);
     if (q->n_ids > (size_t)g->info.ctx)
         return err_set(e, ERR_LIMIT, "the prompt has %zu tokens, the context %d", q->n_ids, g->info.ctx);
     pthread_mutex_lock(&g->lock);
