@@ -114,7 +114,8 @@ static const place environment[] = {
 static const place files[] = {
     {"~/.cache/inferflow/*.sums", "digests of weights files, so that they are not hashed again."},
     {"~/.local/state/inferflow/history", "what was typed in conversations."},
-    {"config.json, generation_config.json, tokenizer.json, ...", "beside a model's weights: what is read of it."},
+    {"config.json, generation_config.json, tokenizer.json, ...",
+     "read beside a model's weights, where they are there."},
 };
 
 static void add_places(buf *out, const char *title, const place *p, size_t n)

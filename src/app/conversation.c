@@ -245,7 +245,7 @@ static void forget_all(conversation *c)
     forget_open(c);
 }
 
-/* The place of the last question among the messages; *text: what it asks. -1: there is none. */
+/* The index of the last message of the user, and its text; -1: there is none. */
 static int64_t last_question(const conversation *c, const char **text)
 {
     int64_t at = -1, i = 0;

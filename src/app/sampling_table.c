@@ -2,11 +2,11 @@
 #include "app/sampling_table.h"
 
 #include "base/buf.h"
+#include "base/terminal.h"
 #include "sample/strategy.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 enum { DOC_COLUMN = 42, DOC_LEAST = 30 };
@@ -41,8 +41,8 @@ static const char *print_value(char out[40], const param *row, const void *from)
 
 static int columns(void)
 {
-    struct winsize size;
-    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
+    const int wide = terminal_columns(STDOUT_FILENO);
+    return wide ? wide : 80;
 }
 
 /* From column DOC_COLUMN on, as long as lines may be. */

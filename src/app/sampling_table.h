@@ -10,7 +10,7 @@ typedef struct sampling_table {
     const char *length_source;
 } sampling_table;
 
-/* All of them, a row each: name, value, source, what it does. */
+/* Prints every parameter on a line: name, value, source of the value, meaning. */
 void sampling_table_print(const sampling_table *t);
 /* Those that differ from their defaults, in one line without its end. */
 void sampling_table_summary(const sampling_table *t);

@@ -15,7 +15,7 @@ void log_set_times(bool on);
 void log_event(log_level level, const char *text, const char *members);
 
 /* Progress of long work: a bar of the terminal's width on standard error, with rate and rest; only where that is a
- * terminal that can write over a line. `unit` is what is counted: "bytes", "tokens", ...; `what` and `unit` outlive the
+ * terminal that can write over a line. `unit` names the things counted: "bytes", "tokens", ...; both texts outlive the
  * bar. done = total ends the line. */
 void log_progress(const char *what, const char *unit, unsigned long long done, unsigned long long total);
 /* Wipes a bar before something else is printed; the work goes on. log_line does it itself. */

@@ -299,7 +299,7 @@ void param_wrap(const char *text, int width, buf *out)
 
 size_t param_help(const param *rows, size_t n, bool all, int width, buf *out)
 {
-    const size_t indent = width < 70 ? 8 : 29; /* of what is said of the flags */
+    const size_t indent = width < 70 ? 8 : 29; /* of the column of descriptions */
     size_t left = 0;
     for (size_t i = 0; i < n; i++) {
         const param *p = &rows[i];

@@ -1,7 +1,7 @@
 /* boxes.c - see boxes.h.
  *
  * The channel of a DATA frame: its box (15 bits) and which of the two places it takes (1 bit), then up to two boxes,
- * plus one, of which the sender has released a message, then the mark of these boxes among those that share the peer.
+ * plus one, of which the sender has released a message, then the mark, by which boxes that share a peer are told apart.
  * The places are taken in turn, so the order of messages is known though a small one may overtake a large one on the
  * other connection. */
 #include "net/boxes.h"

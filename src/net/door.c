@@ -162,8 +162,8 @@ static int join_halves(door *d, guest *control, guest *bulk, err *e)
     return OK;
 }
 
-/* Waits for the other connection. What comes on this one meanwhile stays where it is (tls_named: the first message), or
- * is against the order. */
+/* The guest waits for the other connection of its pair. Where the handshake named the protocol (quick), the first
+ * message of its process stays unread until then; else any message ends the connection. */
 static int wait_for_other(door *d, guest *g, err *e)
 {
     struct epoll_event end = {EPOLLRDHUP, {.ptr = g}};

@@ -182,4 +182,5 @@ int frame_take(frames *f, const frame_sink *to, double until, err *e)
     if (record.n > FRAME_HEAD) atomic_fetch_add_explicit(&f->taken, record.n - FRAME_HEAD, memory_order_relaxed);
     return record.n ? frame_record(f, record, to, e) : FRAME_END;
 }
+
 uint64_t frames_taken(const frames *f) { return atomic_load(&f->taken); }

@@ -25,7 +25,6 @@ typedef struct far_rank {
     supply *pieces;     /* for a node without a copy */
     atomic_ullong done; /* steps */
     question q;
-    ways_others others;
     bool asked;  /* for the lease, with the hello */
     bool counts; /* it was asked for its memory, with others, and the answer was not looked at */
     bool told;   /* its memory came with the lease, and nothing there was taken since */
@@ -240,23 +239,13 @@ static void control_lost(void *ctx, peer *p, const err *why) { question_lost(&((
 
 /* ---- leases */
 
-/* Whom the rank meets, for the message. */
-static void add_others(far_rank *r, lease_ask *a)
-{
-    const ways_shape these = ways_of_plan(r->of->l);
-    const char *mine = plan_node(r->of->l, r->rank);
-    ways_others_of(&r->others, &these, r->rank, mine);
-    for (int i = 0; i < these.ranks; i++) {
-        a->meets[i] = r->others.is[i];
-        a->node[i] = span_str(r->others.node[i]);
-    }
-}
-
 /* The message for one, as a protocol has it. */
-static int write_lease(far_rank *r, int protocol, buf *out, err *e)
+static int write_lease(const far_rank *r, int protocol, buf *out, err *e)
 {
     const leader *d = r->of;
     const plan_options *asked = plan_asked(d->l);
+    const ways_shape these = ways_of_plan(d->l);
+    ways_others others;
     lease_ask a = {.rank = r->rank,
                    .ranks = d->n,
                    .ctx = d->m->ctx,
@@ -280,7 +269,11 @@ static int write_lease(far_rank *r, int protocol, buf *out, err *e)
     program_identity(d->m->prog, (span){0}, a.identity); /* the spec is sent */
     for (int i = 0; i < AXIS_COUNT; i++) a.max_rows[i] = asked->max_rows[i];
     memcpy(a.token, d->nodes.token[r->rank], sizeof a.token);
-    add_others(r, &a);
+    ways_others_of(&others, &these, r->rank, plan_node(d->l, r->rank));
+    for (int i = 0; i < d->n; i++) {
+        a.meets[i] = others.is[i];
+        a.node[i] = span_str(others.node[i]);
+    }
     memcpy(a.list, d->o.list->digest, sizeof a.list);
     if (!lease_ask_write(out, &a, protocol)) return err_set(e, ERR_MEMORY, "out of memory for a message");
     return out->n <= LEASE_BYTES_MAX

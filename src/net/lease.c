@@ -81,11 +81,18 @@ uint64_t lease_steps(lease *l)
     return n;
 }
 
-void lease_count(lease *l, peer_bytes *to)
+/* NULL: none yet. */
+static ways *ways_of(lease *l)
 {
     pthread_mutex_lock(&l->lock);
-    const ways *w = l->w;
+    ways *w = l->w;
     pthread_mutex_unlock(&l->lock);
+    return w;
+}
+
+void lease_count(lease *l, peer_bytes *to)
+{
+    const ways *w = ways_of(l);
     if (w) ways_count_dialled(w, to);
 }
 
@@ -388,15 +395,6 @@ static void *work(void *arg)
 }
 
 /* ---- messages of the leader */
-
-/* NULL: none yet. */
-static ways *ways_of(lease *l)
-{
-    pthread_mutex_lock(&l->lock);
-    ways *w = l->w;
-    pthread_mutex_unlock(&l->lock);
-    return w;
-}
 
 int lease_admit(lease *l, const frame_head *h, uint8_t **room, err *e)
 {

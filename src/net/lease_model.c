@@ -1,5 +1,5 @@
-/* lease_model.c - which model a lease computes with: a copy that the node has, compared with the leader's list of
- * tensors, or one of pieces that the leader sends; and whether its files stay what they were. */
+/* lease_model.c - the model that a lease computes with: the node's own copy, whose tensors are compared with the
+ * leader's list, or one made of pieces that the leader sends. Its files are looked at after each step. */
 #include "base/idle_work.h"
 #include "base/log.h"
 #include "base/mem.h"
