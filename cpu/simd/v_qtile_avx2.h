@@ -131,8 +131,11 @@ typedef struct qstate {
     __m256 factor, f[2][ACT_ROWS]; /* f: results */
 } qstate;
 
-/* Without DOT4, levels of 8 bits are split into two nibbles: a pair of their products does not fit in 16 bits. */
-INLINE bool q_by_nibbles(qkind k) { return k.bits == 8 || (k.code == PANEL_LOOK && k.bits == 4); }
+/* Without DOT4, a pair of products of codes of 8 bits does not fit in 16 bits. Less 128 it does, if the sign of the
+ * code goes to the activation (-127 … 127); a block's sum then starts 128 times the sum of its activations higher. */
+INLINE bool q_by_sign(qkind k) { return !DOT4 && k.bits == 8 && k.code == PANEL_CODE; }
+/* Levels of 8 bits that are looked up are split into two nibbles. */
+INLINE bool q_by_nibbles(qkind k) { return k.code == PANEL_LOOK && (k.bits == 8 || k.bits == 4); }
 
 /* Number of sums of pairs of products that fit in 16 bits. */
 INLINE int q_fits(qkind k)
@@ -164,11 +167,18 @@ INLINE void q_start_tile(qshape z, qplace at, qstate *s, int i)
     }
 }
 
+/* The start of a block that q_by_sign multiplies: its zero is 0 or -128. */
+INLINE __m256i q_start_signed(qkind k, const int32_t *neg_sum)
+{
+    return k.zero ? Q_ZERO() : _mm256_set1_epi32(-128 * *neg_sum);
+}
+
 INLINE void q_start_block(qshape z, qplace at, qstate *s, int i, int b)
 {
     const qkind k = z.k;
     UNROLLED (m, z.mr) {
         s->a[m] = q_two(k) && !DOT4 ? s->whole[m]
+                  : q_by_sign(k)    ? q_start_signed(k, s->xb.neg_sum + m)
                                     : q_start(k, s->xb.neg_sum + m, q_subsums_of(k, s->x.neg_subsums, m), b);
         s->low[m] = s->high[m] = Q_ZERO();
     }
@@ -193,7 +203,7 @@ INLINE void q_unpack_step(qshape z, qplace at, qstate *s, int i, int j)
     }
     if (z.halves == 1) return;
     const int step = i * all / 2 + j, line = step * code_lines / all, n = (step + 1) * code_lines / all - line;
-    __m256i *place = DOT4 ? &s->a[0] : &s->low[0];
+    __m256i *place = DOT4 || q_by_sign(k) ? &s->a[0] : &s->low[0];
     UNROLLED (l, n) q_prefetch(z.way, at.ahead + PANEL_LINE * (line + l), place);
     if (step == all - 1) q_prefetch(z.way, q_page(at.ahead), place);
 }
@@ -204,6 +214,11 @@ INLINE void q_multiply_pairs(qkind k, qstate *s, int m, int v, __m256i x, bool l
 {
     const qline w = s->w[v];
     __m256i *a = &s->a[m], *low = &s->low[m], *high = &s->high[m];
+    if (q_by_sign(k)) {
+        const __m256i code = _mm256_xor_si256(w, _mm256_set1_epi8(-128));
+        q_add(a, _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_abs_epi8(code), _mm256_sign_epi8(x, code)), s->by));
+        return;
+    }
     *low = _mm256_add_epi16(*low, _mm256_maddubs_epi16(q_by_nibbles(k) ? Q_AND(w, 15) : w, x));
     if (q_by_nibbles(k)) *high = _mm256_add_epi16(*high, _mm256_maddubs_epi16(Q_AND(Q_RIGHT(w, 4), 15), x));
     if (!last) return;
