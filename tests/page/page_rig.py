@@ -17,7 +17,7 @@ try:
     from selenium.webdriver.common.keys import Keys
     from selenium.webdriver.chrome.service import Service
 except ImportError:
-    webdriver = None
+    webdriver = By = Keys = Service = None
 AXE = next((file for folder in sys.path for name in ('axe_core_python/', 'axe_selenium_python/**/')
             for file in glob.glob(folder + '/' + name + 'axe.min.js', recursive=True)), None)
 
