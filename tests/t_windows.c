@@ -205,7 +205,7 @@ static ref weight_tensor(rig *g, const device *h, uint32_t index)
     return t;
 }
 
-static void run_op(rig *g, const op *o) { rig_run(g, cpu_tables[0]->inexact ? cpu_tables[1] : cpu_tables[0], 2, o); }
+static void run_op(rig *g, const op *o) { rig_run(g, cpu_kernels(cpu_features(), false), 2, o); }
 
 /* x, or its codes where the weight multiplies those. */
 static ref input_of(rig *g, ref x, ref table, const weight *w)
