@@ -93,9 +93,14 @@ INLINE void q_add(__m256i *sum, __m256i v) { __asm__("vpaddd %1, %0, %0" : "+x"(
 #define Q_DOT4(a, w, x) (a)
 #endif
 
-/* Start of the sum of a block, one level: the zero times the sum of its activations. */
+/* Without DOT4, a pair of products of codes of 8 bits does not fit in 16 bits. Less 128 it does, if the sign of the
+ * code goes to the activation (-127 … 127); a block's sum then starts 128 times the sum of its activations higher. */
+INLINE bool q_by_sign(qkind k) { return !DOT4 && k.bits == 8 && k.code == PANEL_CODE; }
+
+/* Start of the sum of a block, one level: the zero, or what the codes lack of it, times the sum of its activations. */
 INLINE __m256i q_start(qkind k, const int32_t *neg_sum, const int16_t *neg_subsums, int b)
 {
+    if (q_by_sign(k)) return _mm256_set1_epi32((-k.zero - 128) * *neg_sum);
     if (!k.zero || q_two(k)) return Q_ZERO();
     if (k.block == 16) return _mm256_set1_epi32(k.zero * -neg_subsums[2 + b]);
     return _mm256_slli_epi32(_mm256_set1_epi32(*neg_sum), q_shift(k));
@@ -131,17 +136,14 @@ typedef struct qstate {
     __m256 factor, f[2][ACT_ROWS]; /* f: results */
 } qstate;
 
-/* Without DOT4, a pair of products of codes of 8 bits does not fit in 16 bits. Less 128 it does, if the sign of the
- * code goes to the activation (-127 … 127); a block's sum then starts 128 times the sum of its activations higher. */
-INLINE bool q_by_sign(qkind k) { return !DOT4 && k.bits == 8 && k.code == PANEL_CODE; }
-/* Levels of 8 bits that are looked up are split into two nibbles. */
-INLINE bool q_by_nibbles(qkind k) { return k.code == PANEL_LOOK && (k.bits == 8 || k.bits == 4); }
+/* Without DOT4, levels of 8 bits are split into two nibbles: a pair of their products does not fit in 16 bits. */
+INLINE bool q_by_nibbles(qkind k) { return k.code == PANEL_LOOK && k.bits == 4; }
 
 /* Number of sums of pairs of products that fit in 16 bits. */
 INLINE int q_fits(qkind k)
 {
     if (q_by_nibbles(k)) return 8;
-    return k.code != PANEL_CODE ? 1 : k.bits == 6 ? 2 : k.bits == 5 ? 4 : 8;
+    return k.code != PANEL_CODE || q_by_sign(k) ? 1 : k.bits == 6 ? 2 : k.bits == 5 ? 4 : 8;
 }
 
 /* Half i of this pass. Two levels without minima start with the zero times the sums of activations. */
@@ -167,18 +169,11 @@ INLINE void q_start_tile(qshape z, qplace at, qstate *s, int i)
     }
 }
 
-/* The start of a block that q_by_sign multiplies: its zero is 0 or -128. */
-INLINE __m256i q_start_signed(qkind k, const int32_t *neg_sum)
-{
-    return k.zero ? Q_ZERO() : _mm256_set1_epi32(-128 * *neg_sum);
-}
-
 INLINE void q_start_block(qshape z, qplace at, qstate *s, int i, int b)
 {
     const qkind k = z.k;
     UNROLLED (m, z.mr) {
         s->a[m] = q_two(k) && !DOT4 ? s->whole[m]
-                  : q_by_sign(k)    ? q_start_signed(k, s->xb.neg_sum + m)
                                     : q_start(k, s->xb.neg_sum + m, q_subsums_of(k, s->x.neg_subsums, m), b);
         s->low[m] = s->high[m] = Q_ZERO();
     }
@@ -212,12 +207,12 @@ INLINE void q_unpack_step(qshape z, qplace at, qstate *s, int i, int j)
  * there, then (`last`) pairs of those, times the sub-scale or 1. */
 INLINE void q_multiply_pairs(qkind k, qstate *s, int m, int v, __m256i x, bool last)
 {
-    const qline w = s->w[v];
+    qline w = s->w[v];
     __m256i *a = &s->a[m], *low = &s->low[m], *high = &s->high[m];
     if (q_by_sign(k)) {
         const __m256i code = _mm256_xor_si256(w, _mm256_set1_epi8(-128));
-        q_add(a, _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_abs_epi8(code), _mm256_sign_epi8(x, code)), s->by));
-        return;
+        w = _mm256_abs_epi8(code);
+        x = _mm256_sign_epi8(x, code);
     }
     *low = _mm256_add_epi16(*low, _mm256_maddubs_epi16(q_by_nibbles(k) ? Q_AND(w, 15) : w, x));
     if (q_by_nibbles(k)) *high = _mm256_add_epi16(*high, _mm256_maddubs_epi16(Q_AND(Q_RIGHT(w, 4), 15), x));
