@@ -125,6 +125,20 @@ static void texts_that_schemas_allow(void **state)
         {"{\"propertyNames\":{\"type\":\"string\"},\"x-order\":1}", {"{\"q\":1}"}, {"1"}},
         {"{\"type\":\"string\",\"format\":\"password\",\"maxLength\":2}", {"\"\"", "\"a\\n\""}, {"\"abc\""}},
         {"{\"type\":\"number\",\"format\":\"float\"}", {"1.5"}, {"a"}},
+        {"{\"format\":\"date\",\"pattern\":\"^20\"}",
+         {"\"2026-11-28\""},
+         {"\"1926-11-28\"", "\"20\"", "\"2026-13-01\""}},
+        {"{\"format\":\"email\",\"pattern\":\"@example\\\\.(com|org)$\",\"maxLength\":14}",
+         {"\"a@example.com\"", "\"ab@example.org\""},
+         {"\"abc@example.com\"", "\"a@example.net\"", "\"@example.com\"", "\"a@b.example.co\""}},
+        {"{\"pattern\":\"ab+\",\"minLength\":3,\"maxLength\":5}",
+         {"\"abb\"", "\"xaby\"", "\"\\n\\nab\\n\"",
+          "\"\xc3\xa9\xc3\xa9\xc3\xa9"
+          "ab\""},
+         {"\"ab\"", "\"xabbby\"", "\"aaaaa\"", "\"abbbbb\""}},
+        {"{\"allOf\":[{\"format\":\"ipv4\"},{\"pattern\":\"^10\\\\.\"}]}",
+         {"\"10.0.0.1\""},
+         {"\"11.0.0.1\"", "\"10.0.0\""}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         for (int k = 0; k < 6 && cases[i].good[k]; k++)
@@ -183,7 +197,10 @@ static void refusals_name_the_keyword(void **state)
         {"{\"pattern\":\"(a)\\\\1\"}", "back reference"},
         {"{\"pattern\":\"[z-a]\"}", "ends before it begins"},
         {"{\"pattern\":\"a**\"}", "#/pattern"},
-        {"{\"pattern\":\"ab+\",\"maxLength\":5}", "#/pattern"},
+        {"{\"pattern\":\"ab+\",\"maxLength\":1}", "#/pattern: nothing satisfies it between minLength and maxLength"},
+        {"{\"items\":{\"format\":\"date\",\"pattern\":\"a\"}}",
+         "#/items/pattern: nothing satisfies it as the format is written here"},
+        {"{\"pattern\":\"(ab|c)+\",\"maxLength\":100000000}", "64 MiB"},
         {"{\"type\":\"string\",\"format\":\"frob\"}", "#/format: \"frob\" is not supported"},
         {"{\"oneOf\":[{\"type\":\"number\"},{\"type\":\"integer\"}]}", "#/oneOf: a text may satisfy branches 0 and 1"},
         {"{\"anyOf\":[]}", "#/anyOf"},
@@ -205,6 +222,49 @@ static void refusals_name_the_keyword(void **state)
         assert_null(g);
         if (!strstr(e.msg, bad[i][1])) fail_msg("%s: \"%s\" is not in \"%s\"", bad[i][0], bad[i][1], e.msg);
     }
+}
+
+/* What holds of several keywords at once holds of each by itself: all texts of up to six signs. */
+static void keywords_hold_at_once(void **state)
+{
+    (void)state;
+    static const char *const one[] = {"\"pattern\":\"^(a|bc)*$\"",
+                                      "\"pattern\":\"ab|b$\"",
+                                      "\"pattern\":\"^(a*b?/)*c\"",
+                                      "\"pattern\":\"\\\"|(..){2}\"",
+                                      "\"format\":\"byte\"",
+                                      "\"format\":\"uri-reference\"",
+                                      "\"minLength\":2",
+                                      "\"maxLength\":3",
+                                      "\"minLength\":4,\"maxLength\":5"};
+    enum { N = sizeof one / sizeof *one, SIGNS = 5, LONGEST = 6 };
+    static const char *const sign[SIGNS] = {"a", "b", "c", "\\\"", "/"};
+    grammar *single[N], *both;
+    err e = {0};
+    for (int i = 0; i < N; i++) {
+        char schema[200];
+        snprintf(schema, sizeof schema, "{\"type\":\"string\",%s}", one[i]);
+        assert_ok(compile(&single[i], schema, &e), &e);
+    }
+    for (int i = 0; i < N; i++)
+        for (int k = i + 1; k < N; k++) {
+            char schema[200];
+            if (strncmp(one[i], one[k], 6) == 0 || (strstr(one[i], "Length") && strstr(one[k], "Length"))) continue;
+            snprintf(schema, sizeof schema, "{\"type\":\"string\",%s,%s}", one[i], one[k]);
+            assert_ok(compile(&both, schema, &e), &e);
+            for (int n = 0, count = 1; n <= LONGEST; n++, count *= SIGNS)
+                for (int number = 0; number < count; number += n < LONGEST ? 1 : 7) {
+                    char text[40] = "\"";
+                    for (int at = 0, left = number; at < n; at++, left /= SIGNS) strcat(text, sign[left % SIGNS]);
+                    strcat(text, "\"");
+                    const bool want = rig_match(single[i], span_str(text)) == RIG_WHOLE &&
+                                      rig_match(single[k], span_str(text)) == RIG_WHOLE;
+                    const bool got = rig_match(both, span_str(text)) == RIG_WHOLE;
+                    if (got != want) fail_msg("%s: %s should be %s", schema, text, want ? "allowed" : "refused");
+                }
+            grammar_drop(both);
+        }
+    for (int i = 0; i < N; i++) grammar_drop(single[i]);
 }
 
 /* Every number of a grid is allowed exactly if it lies between the bounds. */
@@ -518,15 +578,11 @@ static void compiling_is_bounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_that_schemas_allow),
-        cmocka_unit_test(refusals_name_the_keyword),
-        cmocka_unit_test(bounds_of_numbers_are_exact),
-        cmocka_unit_test(multiples_are_exact),
-        cmocka_unit_test(items_that_differ),
-        cmocka_unit_test(patterns_of_texts),
-        cmocka_unit_test(drawn_texts_keep_to_their_schema),
-        cmocka_unit_test(tool_calls_have_their_form),
-        cmocka_unit_test(forms_of_calls_are_checked),
+        cmocka_unit_test(texts_that_schemas_allow),    cmocka_unit_test(refusals_name_the_keyword),
+        cmocka_unit_test(bounds_of_numbers_are_exact), cmocka_unit_test(multiples_are_exact),
+        cmocka_unit_test(items_that_differ),           cmocka_unit_test(keywords_hold_at_once),
+        cmocka_unit_test(patterns_of_texts),           cmocka_unit_test(drawn_texts_keep_to_their_schema),
+        cmocka_unit_test(tool_calls_have_their_form),  cmocka_unit_test(forms_of_calls_are_checked),
         cmocka_unit_test(compiling_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

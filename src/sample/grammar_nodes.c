@@ -3,6 +3,7 @@
 #include "sample/grammar_nodes.h"
 
 #include "base/mem.h"
+#include "sample/grammar_common.h"
 
 #include <string.h>
 
@@ -11,6 +12,7 @@ typedef struct maker {
     grammar_builder *b;
     map sets; /* by their bytes, which lie in the builder's arena */
     uint32_t dead;
+    bool plain; /* repetitions stand as often as they may come, and call no rule */
 } maker;
 
 enum { NODES_MAX = 1 << 30 };
@@ -59,7 +61,7 @@ static uint32_t put_repeat(maker *m, const phrase *x, uint32_t next)
     phrase call = {.kind = PHRASE_RULE};
     const bool small = of->kind == PHRASE_SET || of->kind == PHRASE_RULE || of->kind == PHRASE_NEVER ||
                        (of->kind == PHRASE_TEXT && of->text.n < 2);
-    if (!small && x->min + (x->max > 0 ? x->max - x->min : 0) > 1) {
+    if (!small && !m->plain && x->min + (x->max > 0 ? x->max - x->min : 0) > 1) {
         call.rule = grammar_rule_new(m->b, span_str("a repetition"), x->item[0]);
         of = &call;
     }
@@ -86,6 +88,30 @@ static uint32_t put_choice(maker *m, const phrase *x, uint32_t next)
     return at;
 }
 
+/* Both phrases become nodes, which make room for those that they have in common. */
+static uint32_t put_common(maker *m, const phrase *x, uint32_t next)
+{
+    grammar_nodes *g = m->g;
+    const size_t before = g->n;
+    const bool plain = m->plain;
+    common_nodes c = {0};
+    m->plain = true;
+    const uint32_t a = put(m, x->item[0], 0), b = put(m, x->item[1], 0);
+    m->plain = plain;
+    common_nodes_make(&c, m->b, g, a, b);
+    g->n = before;
+    uint32_t to = (uint32_t)before; /* a, and then the number of the node that stands for a common one */
+    for (size_t i = c.n; i-- > 0;) c.node[i].a = !c.node[i].alive ? m->dead : c.node[i].kind == NODE_END ? next : to++;
+    for (size_t i = c.n; i-- > 0 && !m->b->e->code;) {
+        const common_node *k = &c.node[i];
+        if (k->alive && k->kind == NODE_SET) add_set(m, &k->set, c.node[k->next].a);
+        if (k->alive && k->kind == NODE_SPLIT) add_node(m, NODE_SPLIT, c.node[k->next].a, c.node[k->arg].a);
+    }
+    const uint32_t first = m->b->e->code ? 0 : c.node[0].a;
+    common_nodes_free(&c);
+    return first;
+}
+
 /* The first node of a phrase that goes on at `next`. */
 static uint32_t put(maker *m, const phrase *x, uint32_t next)
 {
@@ -105,6 +131,7 @@ static uint32_t put(maker *m, const phrase *x, uint32_t next)
         return next;
     case PHRASE_CHOICE: return put_choice(m, x, next);
     case PHRASE_REPEAT: return put_repeat(m, x, next);
+    case PHRASE_COMMON: return put_common(m, x, next);
     case PHRASE_RULE: return add_node(m, NODE_CALL, next, x->rule);
     }
     return next;
@@ -266,8 +293,10 @@ static void check_alive(maker *m, uint32_t root)
     for (size_t i = 0; i < b->n_rule && !b->e->code; i++) {
         const span name = b->rule[i].name;
         if ((i != root && !b->rule[i].needed) || m->g->node[m->g->entry[i]].alive) continue;
-        err_set(b->e, ERR_FORMAT, "rule '%.*s' derives no text: nothing satisfies this grammar",
-                (int)(name.n < 200 ? name.n : 200), (const char *)name.p);
+        if (b->rule[i].needed && *b->rule[i].needed) err_set(b->e, ERR_FORMAT, "%s", b->rule[i].needed);
+        else
+            err_set(b->e, ERR_FORMAT, "rule '%.*s' derives no text: nothing satisfies this grammar",
+                    (int)(name.n < 200 ? name.n : 200), (const char *)name.p);
     }
 }
 

@@ -153,6 +153,19 @@ phrase *phrase_either(grammar_builder *b, phrase *x, phrase *y)
     return phrase_add(b, phrase_add(b, phrase_list(b, PHRASE_CHOICE), x), y);
 }
 
+phrase *phrase_common(grammar_builder *b, phrase *x, phrase *y)
+{
+    return phrase_add(b, phrase_add(b, phrase_list(b, PHRASE_COMMON), x), y);
+}
+
+phrase *phrase_needed(grammar_builder *b, phrase *x, const char *otherwise)
+{
+    const span told = copy(b, span_of(otherwise, strlen(otherwise) + 1));
+    const uint32_t rule = grammar_rule_new(b, span_str("a text that is needed"), x);
+    if (grammar_builder_good(b, 0)) b->rule[rule].needed = (const char *)told.p;
+    return phrase_rule(b, rule);
+}
+
 /* ---- characters */
 
 bool char_class_add(grammar_builder *b, char_class *c, uint32_t from, uint32_t to)

@@ -28,6 +28,7 @@ typedef enum {
     PHRASE_SEQUENCE,
     PHRASE_CHOICE,
     PHRASE_REPEAT,
+    PHRASE_COMMON, /* the texts that two phrases without rules have in common */
     PHRASE_RULE
 } phrase_kind;
 
@@ -36,7 +37,7 @@ struct phrase {
     phrase_kind kind;
     span text;
     byte_set set;
-    phrase **item; /* [n]: of a sequence or choice; of a repetition, one */
+    phrase **item; /* [n]: of a sequence or choice; two of what is common; of a repetition, one */
     size_t n;
     int64_t min, max; /* of a repetition; max -1: any number */
     uint32_t rule;
@@ -44,8 +45,9 @@ struct phrase {
 
 typedef struct grammar_rule {
     span name;
-    phrase *body; /* NULL: named, but not defined */
-    bool needed;  /* the grammar is refused where this rule derives no text, even if the root has other texts */
+    phrase *body;       /* NULL: named, but not defined */
+    const char *needed; /* what is told where this rule derives no text, even if the root has other texts; "": its
+                           name; NULL: it need not derive any */
 } grammar_rule;
 
 enum { GRAMMAR_BYTES_MAX = 64 << 20, GRAMMAR_SECONDS_MAX = 1 };
@@ -82,6 +84,9 @@ phrase *phrase_list(grammar_builder *b, phrase_kind kind);
 phrase *phrase_add(grammar_builder *b, phrase *list, phrase *x);
 phrase *phrase_both(grammar_builder *b, phrase *x, phrase *y);   /* x, then y */
 phrase *phrase_either(grammar_builder *b, phrase *x, phrase *y); /* x or y */
+phrase *phrase_common(grammar_builder *b, phrase *x, phrase *y); /* what is x and y at once; neither calls a rule */
+/* The phrase as a rule without which the grammar is refused; what is told then is copied. */
+phrase *phrase_needed(grammar_builder *b, phrase *x, const char *otherwise);
 
 /* Characters: sets of code points as ranges. */
 typedef struct char_range {

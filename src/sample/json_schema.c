@@ -517,6 +517,15 @@ static const char *format_pattern(const char *name)
     return NULL;
 }
 
+/* The texts of a pattern, of min to max characters; key: the keyword that it comes from. */
+static phrase *read_pattern(schema_reader *r, const char *key, const char *text, int64_t min, int64_t max)
+{
+    phrase *p = r->raw ? pattern_in_raw(r->b, text, (char)r->raw->stop.p[0], min, max)
+                       : pattern_in_json(&r->words, text, min, max);
+    if (r->b->e->code == ERR_FORMAT) err_wrap(r->b->e, "%.200s/%s", buf_cstr(&r->path), key);
+    return p;
+}
+
 static phrase *read_string(schema_reader *r, const json *schema)
 {
     const json *pattern = json_get(schema, "pattern"), *format = json_get(schema, "format");
@@ -525,17 +534,22 @@ static phrase *read_string(schema_reader *r, const json *schema)
         return nothing(r, "minLength", "more than maxLength");
     if (pattern && json_type(pattern) != JSON_STRING) return schema_refuse(r, "pattern", "expected a string");
     if (format && json_type(format) != JSON_STRING) return schema_refuse(r, "format", "expected a string");
-    if (pattern && format) return schema_refuse(r, "format", "beside pattern it is not supported");
-    const char *text = format ? format_pattern(json_str(format, "")) : json_str(pattern, NULL);
-    if (format && !text) return schema_refuse(r, "format", "\"%.40s\" is not supported", json_str(format, ""));
+    const char *known = format ? format_pattern(json_str(format, "")) : "", *text = json_str(pattern, "");
+    if (!known) return schema_refuse(r, "format", "\"%.40s\" is not supported", json_str(format, ""));
     if (failed(r)) return NULL;
-    const bool any = !text || !*text;
-    if (any && r->raw) return text_without(r->raw, min, max);
-    if (any) return json_quoted(&r->words, phrase_repeat(r->b, r->words.character, min, max));
-    phrase *p = r->raw ? pattern_in_raw(r->b, text, (char)r->raw->stop.p[0], min, max)
-                       : pattern_in_json(&r->words, text, min, max);
-    if (r->b->e->code == ERR_FORMAT) err_wrap(r->b->e, "%.200s/%s", buf_cstr(&r->path), format ? "format" : "pattern");
-    return p;
+    if (!*known && !*text && r->raw) return text_without(r->raw, min, max);
+    if (!*known && !*text) return json_quoted(&r->words, phrase_repeat(r->b, r->words.character, min, max));
+    phrase *p = *known ? read_pattern(r, "format", known, min, max) : NULL, *own = NULL;
+    if (*text) own = read_pattern(r, "pattern", text, min, max);
+    p = p && own ? phrase_common(r->b, p, own) : p ? p : own;
+    if (r->made || failed(r)) return p;
+    char otherwise[400];
+    snprintf(otherwise, sizeof otherwise, "%.200s/%s: nothing satisfies it%s", buf_cstr(&r->path),
+             *text ? "pattern" : "format",
+             *known && *text   ? " as the format is written here"
+             : min || max >= 0 ? " between minLength and maxLength"
+                               : "");
+    return phrase_needed(r->b, p, otherwise);
 }
 
 static phrase *read_number(schema_reader *r, const json *schema, bool whole)
@@ -726,7 +740,7 @@ uint32_t schema_read_whole(grammar_builder *b, const json *schema, json_tags *ta
     mem_free(r.rules);
     buf_free(&r.path);
     const uint32_t rule = grammar_rule_new(b, span_str("#"), all);
-    if (!b->e->code) b->rule[rule].needed = true;
+    if (!b->e->code) b->rule[rule].needed = "";
     return rule;
 }
 

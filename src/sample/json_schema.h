@@ -5,7 +5,7 @@
  * pattern (sample/pattern.h), format (those of format_list in json_schema.c), minimum, maximum, exclusiveMinimum,
  * exclusiveMaximum, enum, const, anyOf, oneOf, allOf, $ref within the schema, $defs, and what only describes (title,
  * default, …). Another keyword is refused by name, and so are schemas that nothing satisfies: nothing is ever ignored
- * that would forbid a text.
+ * that would forbid a text. pattern, format and bounds of length hold at once (grammar_common.h).
  *
  * Of the texts that satisfy a schema some are left out. Properties come in the order in which they are declared, those
  * that are required without being declared after them; others only where additionalProperties allows them or neither

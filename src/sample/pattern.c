@@ -1,5 +1,5 @@
-/* pattern.c - see pattern.h. With each phrase goes how many characters it has at least and at most, so that bounds of
- * length are met where the pattern meets them anyway, or is one repeated class. */
+/* pattern.c - see pattern.h. With each phrase goes how many characters it has at least and at most: where the
+ * pattern meets bounds of length anyway, or is one repeated class, nothing has to count them. */
 #include "sample/pattern.h"
 
 #include "base/utf8.h"
@@ -310,12 +310,14 @@ static part take_sequence(scan *s, bool whole)
     return all;
 }
 
-static phrase *anything(scan *s)
+static phrase *any_character(scan *s)
 {
     char_class all = {0};
     add(s, &all, 0, CHAR_MAX_CODE);
-    return phrase_repeat(s->b, character(s, &all, false).p, 0, -1);
+    return character(s, &all, false).p;
 }
+
+static phrase *anything(scan *s) { return phrase_repeat(s->b, any_character(s), 0, -1); }
 
 static part take_choice(scan *s, bool whole)
 {
@@ -351,9 +353,7 @@ static phrase *take_within(scan *s, int64_t min, int64_t max)
     const part one = s->single;
     if (failed(s)) return NULL;
     if (x.least >= min && (max < 0 || (x.most >= 0 && x.most <= max))) return x.p;
-    if (!one.p)
-        err_set(s->b->e, ERR_FORMAT, "\"%.100s\": minLength and maxLength beside this pattern are not supported",
-                (const char *)s->in.p);
+    if (!one.p) return phrase_common(s->b, x.p, phrase_repeat(s->b, any_character(s), min, max));
     if (one.least > min) min = one.least;
     if (max < 0 || (one.most >= 0 && one.most < max)) max = one.most;
     return max >= 0 && max < min ? phrase_never(s->b) : phrase_repeat(s->b, one.p, min, max);

@@ -8,8 +8,8 @@
 #include "sample/json_phrase.h"
 
 /* A pattern within the quotes of a JSON string: where it is not anchored, anything may stand before or after, and it
- * has min to max characters (max -1: any number). ERR_FORMAT in the builder: malformed, or what is not known; also
- * where the number of characters cannot be held. */
+ * has min to max characters (max -1: any number). ERR_FORMAT in the builder: malformed, or what is not known. The
+ * phrase calls no rule; it may have no text. */
 phrase *pattern_in_json(json_phrases *j, const char *pattern, int64_t min, int64_t max);
 /* The same in a text as it is, with neither NUL nor the character `without`, which is ASCII. */
 phrase *pattern_in_raw(grammar_builder *b, const char *pattern, char without, int64_t min, int64_t max);
