@@ -54,6 +54,7 @@ static struct {
     int waiting;             /* what the statistics say of the queue */
     engine_peer *peer;       /* the only one; NULL: there is none */
     bool no_tokenizer, no_pooled, fills_in;
+    atomic_bool reading;        /* texts are not tokenized before that ends */
     int n_score;                /* up to FAKE_SCORES */
     atomic_int paused, resumed; /* counted */
     char enc[64], dec[64];      /* what the last query gave encoder and decoder, as text */
@@ -395,6 +396,7 @@ int tokenizer_encode(const tokenizer *t, span text, int flags, token_list *out, 
 {
     (void)t;
     void *p = out->id;
+    while (atomic_load(&fake.reading)) usleep(1000);
     if (!mem_grow(&p, &out->cap, out->n + text.n + 1, sizeof *out->id)) return err_set(e, ERR_MEMORY, "out of memory");
     out->id = p;
     if (flags & TOKENIZE_SPECIAL) out->id[out->n++] = 0;

@@ -155,6 +155,13 @@ static inline void relay_cut(relay *r)
     for (int i = 0; i < r->n; i++) relay_end(&r->pair[i]);
 }
 
+/* All connections end: the node has begun anew. */
+static inline void relay_drop(relay *r)
+{
+    relay_cut(r);
+    atomic_store(&r->cut, false);
+}
+
 static inline void relay_close(relay *r)
 {
     atomic_store(&r->over, true);

@@ -660,6 +660,52 @@ static void a_client_that_does_not_read_waits_alone(void **state)
     assert_true(events > 59900 && events <= 60000); /* a match may be cut by a read */
 }
 
+/* Large requests are read one after the other by a thread of their own. Behind 64 that wait the next ones are refused
+ * at once; small ones are served meanwhile, and all that were taken are answered. */
+static void large_requests_wait_in_turn(void **state)
+{
+    (void)state;
+    enum { TAKEN = 64 + 1, MORE = 3, BYTES = 300 << 10 };
+    static const char begin[] = "{\"max_tokens\":1,\"prompt\":\"";
+    int fd[TAKEN + MORE];
+    char *body = malloc(BYTES + 1), head[100];
+    assert_non_null(body);
+    fake.text = "x";
+    memset(body, 'a', BYTES);
+    body[BYTES] = 0;
+    memcpy(body, begin, sizeof begin - 1);
+    memcpy(body + BYTES - 2, "\"}", 2);
+    snprintf(head, sizeof head, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n",
+             BYTES);
+    atomic_store(&fake.reading, true);
+    for (int i = 0; i < TAKEN + MORE; i++) {
+        fd[i] = dial();
+        assert_true(fd[i] >= 0);
+        put(fd[i], head);
+        put(fd[i], body);
+        if (!i) usleep(200000); /* the first is being read */
+        if (i == TAKEN - 1) usleep(200000);
+    }
+    for (int i = TAKEN; i < TAKEN + MORE; i++) {
+        get(fd[i], "}}", 5);
+        expect_status("503");
+        assert_non_null(strstr(got, "too many large requests at once"));
+        close(fd[i]);
+    }
+    int small = dial();
+    put(small, "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_true(get(small, "ok", 2));
+    close(small);
+    atomic_store(&fake.reading, false);
+    for (int i = 0; i < TAKEN; i++) {
+        assert_true(get(fd[i], "\"finish_reason\"", 30));
+        expect_status("200");
+        close(fd[i]);
+    }
+    free(body);
+    fake.text = NULL;
+}
+
 static void many_streams_at_once(void **state)
 {
     (void)state;
@@ -791,6 +837,7 @@ int main(void)
         cmocka_unit_test(a_client_that_leaves_frees_its_query),
         cmocka_unit_test(who_leaves_gets_no_invented_reply),
         cmocka_unit_test(a_client_that_does_not_read_waits_alone),
+        cmocka_unit_test(large_requests_wait_in_turn),
         cmocka_unit_test(many_streams_at_once),
         cmocka_unit_test(slow_heads_are_closed),
         cmocka_unit_test(an_orderly_end),

@@ -308,7 +308,14 @@ static void keys_are_asked_for(void **state)
         last = (exchange){.authorization = wrong[i]};
         assert_int_equal(call("GET", "/nothing", NULL), 401);
     }
+    engine_peer node = {.name = "a:7071", .node = "n", .detail = "d"}; /* who has no key sees the status alone */
+    fake.peer = &node;
     assert_int_equal(call("GET", "/health", NULL), 200);
+    assert_string_equal(reply, "{\"status\":\"ok\"}");
+    last = (exchange){.authorization = "Bearer first-key"};
+    assert_int_equal(call("GET", "/health", NULL), 200);
+    expect_part("\"peer\":\"a:7071\"");
+    fake.peer = NULL;
     assert_int_equal(call("OPTIONS", "/v1/models", NULL), 204);
     last = (exchange){.authorization = "Bearer first-key"};
     assert_int_equal(post(""), 200);

@@ -281,6 +281,70 @@ static void nobody_waits_for_ever(void **unused)
     assert_int_equal(wrong, 0);
 }
 
+/* ---- a text that ends nodes */
+
+typedef struct killed {
+    relay *by;
+    atomic_bool over;
+} killed;
+
+/* The node ends whenever it would say that a step is done. */
+static void *end_again_and_again(void *arg)
+{
+    killed *k = arg;
+    for (int seen = 0, now; !atomic_load(&k->over); usleep(2000)) {
+        now = atomic_load(&k->by->withheld);
+        if (now == seen) continue;
+        seen = now;
+        relay_drop(k->by);
+    }
+    return NULL;
+}
+
+/* A text in whose steps a node was lost twice, without a token in between, runs alone; the third time it ends. The other
+ * one, which was in the first two of these steps, is as if nothing had been. */
+static void a_text_that_ends_nodes_is_given_up(void **unused)
+{
+    (void)unused;
+    withheld plain = {.after = EARLY}, deadly = {0}, other = {0};
+    nodes n;
+    relay r;
+    err e = {0};
+    engine *g;
+    pthread_t thread;
+    text_over(&plain, "cpu");
+    nodes_open(&n, NULL, NULL);
+    relay_open(&r, n.key, n.name[0]);
+    killed k = {.by = &r};
+    char devices[TCP_NAME_MAX + 8];
+    snprintf(devices, sizeof devices, "%.200s/cpu", r.name);
+    const engine_options o = {.model = "tests/vectors/models/llama",
+                              .devices = devices,
+                              .threads = 1,
+                              .ctx = 128,
+                              .peer_wait = 60,
+                              .key_file = n.key};
+    assert_ok(engine_open(&g, &o, &e), &e);
+    assert_int_equal(pthread_create(&thread, NULL, end_again_and_again, &k), 0);
+    ask(&deadly, g, TOKENS);
+    ask(&other, g, TOKENS);
+    relay_withhold(&r, MSG_DONE, RELAY_DOWN, 0);
+    for (bool more = true; more;) {
+        assert_ok(engine_infer(g, &more, &e), &e);
+        if (deadly.error[0]) relay_withhold(&r, 0, 0, 0);
+    }
+    if (!strstr(deadly.error, "3 times while this text was computed")) fail_msg("\"%s\"", deadly.error);
+    assert_int_equal(deadly.n, 0);
+    assert_string_equal(other.error, "");
+    assert_int_equal(other.n, TOKENS);
+    assert_memory_equal(other.ids, plain.ids, sizeof plain.ids);
+    atomic_store(&k.over, true);
+    pthread_join(thread, NULL);
+    engine_close(g);
+    relay_close(&r);
+    nodes_close(&n);
+}
+
 /* A message that is new has a case. */
 static void each_message_has_its_case(void **unused)
 {
@@ -304,6 +368,7 @@ int main(void)
 {
     setenv("XDG_CACHE_HOME", "/proc", 1); /* where no digest can be kept */
     const struct CMUnitTest tests[] = {cmocka_unit_test(each_message_has_its_case),
+                                       cmocka_unit_test(a_text_that_ends_nodes_is_given_up),
                                        cmocka_unit_test(nobody_waits_for_ever)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
