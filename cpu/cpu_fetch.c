@@ -2,7 +2,8 @@
  *
  * When the weights are there, each kind of them is multiplied by zeros, slice by slice: one way after the other, in
  * turn, on all threads that will decode. Slices follow one another through the weights, so that each is read from
- * where it lies, and none twice before all others. All that is measured takes BUDGET seconds at most, the largest kind
+ * where it lies, and none twice before all others. A slice begins with LEAD bytes that do not count, so that what is
+ * ahead of the others has been fetched as it is to be, and not by the way before. All that is measured takes BUDGET seconds at most, the largest kind
  * first.
  *
  * The machine may be busy meanwhile. Ways are compared within a round, which takes some 100 us, and another way than
@@ -19,13 +20,13 @@
 #include <string.h>
 
 /* Bytes of a slice; rounds, and how many are enough; kinds of a model, and choices that the process remembers. */
-enum { SLICE = 256 << 10, ROUNDS = 12, ROUNDS_MIN = 6, KINDS_MAX = 16, KNOWN_MAX = 64 };
+enum { SLICE = 256 << 10, LEAD = 2 * SPLIT_BLOCK, ROUNDS = 24, ROUNDS_MIN = 6, KINDS_MAX = 16, KNOWN_MAX = 64 };
 /* What lies in the caches is another matter than what does not. */
 enum { CACHED = 16 << 20 };
 #define BUDGET 0.035
 #define GAIN   0.97
 
-static const char *const way_names[FETCH_WAYS] = {"near", "far", "none"};
+static const char *const way_names[FETCH_WAYS] = {"near", "far", "none", "split"};
 
 /* Weights that one body streams. */
 typedef struct kind {
@@ -69,12 +70,13 @@ static held_weight run_of(const dev *d, uint32_t i, int64_t part)
 
 static int64_t units_of(const held_weight *w) { return w->packed ? (w->rows + 15) / 16 : w->rows; }
 
-static held_weight next_slice(walk *at)
+/* The next slice of at most so many bytes and one unit. */
+static held_weight next_slice(walk *at, int64_t bytes)
 {
     const uint32_t n = at->d->p->n_weight;
     while (!is_of(at->d, at->weight, at->of)) at->weight = (at->weight + 1) % n;
     held_weight w = run_of(at->d, at->weight, at->part);
-    const int64_t all = units_of(&w), most = SLICE / (int64_t)w.stride + 1, slices = (all + most - 1) / most,
+    const int64_t all = units_of(&w), most = bytes / (int64_t)w.stride + 1, slices = (all + most - 1) / most,
                   each = (all + slices - 1) / slices, left = all - at->unit < each ? all - at->unit : each;
     w.data += (uint64_t)at->unit * w.stride;
     if (w.packed) w.rows = left * 16;
@@ -118,16 +120,18 @@ static void measure(void *arg, int worker, int workers)
     const int most = t->of.packed ? table->stream_rows : 1;
     walk at = {.d = t->d, .of = t->of};
     for (uint64_t skipped = 0; skipped < t->of.bytes / (uint64_t)workers * (uint64_t)worker;) {
-        const held_weight w = next_slice(&at);
+        const held_weight w = next_slice(&at, SLICE);
         skipped += (uint64_t)units_of(&w) * w.stride;
     }
     for (int r = 0; r < ROUNDS; r++, t->rounds[worker]++)
         for (int rows = 1; rows <= most; rows++)
             for (int i = 0; i < FETCH_WAYS; i++) {
-                held_weight w = next_slice(&at);
+                held_weight lead = next_slice(&at, LEAD), w = next_slice(&at, SLICE);
                 const int way = (i + r) % FETCH_WAYS;
+                touch(&lead);
                 touch(&w);
-                w.way[rows - 1] = (uint8_t)way;
+                lead.way[rows - 1] = w.way[rows - 1] = (uint8_t)way;
+                table->stream(&lead, rows, x, y);
                 const double from = clock_now();
                 if (from > t->end) return;
                 table->stream(&w, rows, x, y);

@@ -30,7 +30,7 @@ INLINE void prefetch_near(const void *p) { __builtin_prefetch(p, 0, 3); }
 /* The same by a way (fetch_way.h), known where it is compiled. */
 INLINE void prefetch_by(fetch_way way, const void *p)
 {
-    if (way == FETCH_NEAR) prefetch_near(p);
+    if (way == FETCH_NEAR || way == FETCH_SPLIT) prefetch_near(p);
 #if defined(__aarch64__)
     if (way == FETCH_FAR) __builtin_prefetch(p, 0, 2);
 #else

@@ -1,11 +1,11 @@
 /* v_matmul.h - MATMUL on sixteen lanes; definition: cpu_matmul.c.
  *
  * One row: bound by reading the weights. A thread walks its output rows one after the other, so that it reads one
- * sequential stream straight from the mapped file, AHEAD bytes of it fetched before their use by the way that was
- * measured to be fastest (fetch_way.h): four rows at once, as a
- * register tile would need, read at half the speed. Files are mapped in pages of 4 KiB: hardware prefetchers stop at
- * page ends and every page costs a walk of the page tables, so a line of each page is prefetched PAGES_AHEAD bytes
- * before its use, long before the prefetches that need its address. A few rows (up to DIRECT_M): register tiles of
+ * sequential stream straight from the mapped file, fetched ahead, AHEAD bytes before its use or by the way that was
+ * measured to be fastest (fetch_way.h): four rows at once, as a register tile would need, read at half the speed.
+ * Files are mapped in pages of 4 KiB: hardware prefetchers stop at page ends and every page costs a walk of the page
+ * tables, so a line of each page is prefetched PAGES_AHEAD bytes before its use, long before the prefetches that need
+ * its address. A few rows (up to DIRECT_M): register tiles of
  * TILE_N weight rows x TILE_M activation rows, weights widened in registers. The next TILE_N weight rows are
  * prefetched in the order of memory meanwhile, so the memory still sees one stream. Many rows: bound by multiply-adds.
  * Weights of MATMUL_PANEL_N rows x MATMUL_BLOCK_K are widened to float once and stay in the L1 cache while all
@@ -50,8 +50,15 @@ INLINE void stream_row(dtype t, int mr, fetch_way way, const uint8_t *w, const f
     int64_t i = 0;
     const int64_t turn = 128 / (int64_t)bytes; /* two lines */
     for (; i + turn <= k; i += turn) {
-        prefetch_by(way, (const void *)((uintptr_t)w + (uintptr_t)i * bytes + AHEAD));
-        prefetch_by(way, (const void *)((uintptr_t)w + (uintptr_t)i * bytes + AHEAD + 64));
+        const uintptr_t at = (uintptr_t)w + (uintptr_t)i * bytes;
+        if (way == FETCH_SPLIT) { /* two streams, then the other two */
+            const uintptr_t line = fetch_split(at + SPLIT_BLOCK) + at / 128 % 2 * (2 * SPLIT_APART);
+            prefetch_by(way, (const void *)line);
+            prefetch_by(way, (const void *)(line + SPLIT_APART));
+        } else {
+            prefetch_by(way, (const void *)(at + AHEAD));
+            prefetch_by(way, (const void *)(at + AHEAD + 64));
+        }
         UNROLL for (int64_t j = 0; j < turn; j += STEP, x += mr * LANES)
         {
             v16 v = step_load(t, w, i + j);
@@ -71,7 +78,7 @@ typedef void (*stream_fn)(const uint8_t *w, const float *x, int64_t k, float *su
     {                                                                                                                  \
         stream_row(DTYPE_##t, mr, FETCH_##way, w, x, k, sum);                                                          \
     }
-#define STREAM_WAYS(t) STREAM(t, 1, NEAR) STREAM(t, 1, FAR) STREAM(t, 1, NONE)
+#define STREAM_WAYS(t) STREAM(t, 1, NEAR) STREAM(t, 1, FAR) STREAM(t, 1, NONE) STREAM(t, 1, SPLIT)
 #if VREGS == 32
 #define STREAM_TYPE(t)                                                                                                 \
     STREAM_WAYS(t)                                                                                                     \
@@ -90,7 +97,7 @@ typedef void (*stream_fn)(const uint8_t *w, const float *x, int64_t k, float *su
 #endif
 #define STREAM_WAY_NAMES(t)                                                                                            \
     {                                                                                                                  \
-        stream_##t##_1_NEAR, stream_##t##_1_FAR, stream_##t##_1_NONE                                                   \
+        stream_##t##_1_NEAR, stream_##t##_1_FAR, stream_##t##_1_NONE, stream_##t##_1_SPLIT                             \
     }
 STREAM_TYPE(F32)
 STREAM_TYPE(F16)

@@ -64,16 +64,17 @@ typedef __m256i qline; /* half a line: p is moved by 32 bytes for rows 8 … 15 
 #define Q_RIGHT(a, n)    _mm256_srli_epi16(a, n)
 #define Q_LEFT(a, n)     _mm256_slli_epi16(a, n)
 #define Q_ZERO()         _mm256_setzero_si256()
-/* p / 11 = p * 187 >> 11 for p < 128; as the upper half of a product of 16 bits. */
+/* p / 11 = p * 187 >> 11 for p < 128, as products of bytes: those of even bytes, and of odd ones, whose upper byte is
+ * that of the quotient. Eleven times a quotient (below 12) is looked up. */
 INLINE void q_pair(qline pairs, qline *w0, qline *w1)
 {
-    const __m256i low = _mm256_set1_epi16(0x7f), by = _mm256_set1_epi16(187 << 5);
-    __m256i even = _mm256_mulhi_epu16(_mm256_and_si256(pairs, low), by);
-    __m256i odd = _mm256_mulhi_epu16(_mm256_and_si256(_mm256_srli_epi16(pairs, 8), low), by);
-    *w1 = _mm256_or_si256(even, _mm256_slli_epi16(odd, 8));
-    __m256i eleven = _mm256_add_epi8(_mm256_add_epi8(*w1, Q_LEFT(*w1, 1)),
-                                     Q_LEFT(*w1, 3)); /* codes are below 12: no carry */
-    *w0 = _mm256_sub_epi8(Q_AND(pairs, 0x7f), eleven);
+    const __m256i p = Q_AND(pairs, 0x7f);
+    const __m256i even = _mm256_maddubs_epi16(_mm256_set1_epi16(187), p),
+                  odd = _mm256_maddubs_epi16(_mm256_set1_epi16((short)(187 << 8)), p);
+    const __m256i elevens = _mm256_setr_epi8(0, 11, 22, 33, 44, 55, 66, 77, 88, 99, 110, 121, 0, 0, 0, 0, 0, 11, 22, 33,
+                                             44, 55, 66, 77, 88, 99, 110, 121, 0, 0, 0, 0);
+    *w1 = _mm256_blendv_epi8(Q_RIGHT(even, 11), Q_RIGHT(odd, 3), _mm256_set1_epi16((short)0xff00));
+    *w0 = _mm256_sub_epi8(p, _mm256_shuffle_epi8(elevens, *w1));
 }
 
 #endif

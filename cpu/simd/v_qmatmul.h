@@ -1,13 +1,12 @@
 /* v_qmatmul.h - the MATMUL of packed weights (tensor/panel.h) with int8 activations; definition: cpu_qmatmul.c.
  *
  * One body (v_qtile.h): one panel of 16 outputs, or two, against a tile of 1 … ACT_ROWS rows. A format contributes
- * only the unpacking of group vectors. Few rows (one tile) are bound by reading the weights: one panel at a time, one
- * sequential stream a thread, each line fetched AHEAD_Q bytes before its use, between multiplications, by the way that
- * was measured to be fastest (fetch_way.h). More rows
- * are bound by the multiplier of bytes, and by the two loads a cycle that feed it: two panels share each loaded
- * activation, and each tile prefetches its part of the next two panels. Each tile unpacks the weights again, from the
- * caches, at 3 operations a vector; for formats that need more, and many rows, 512 k of two panels are unpacked once
- * (v_qwide.h). The activations of a block of BLOCK_Q rows stay in the L2 cache while all panels pass. */
+ * only the unpacking of group vectors. Few rows (one tile) are bound by reading the weights: one panel at a time, read as one
+ * sequential stream a thread, lines fetched ahead between multiplications: AHEAD_Q bytes before their use, or one or
+ * two rows by the way that was measured to be fastest (fetch_way.h). More rows are bound by the multiplier of bytes,
+ * and by the two loads a cycle that feed it: two panels share each loaded activation, and each tile prefetches its
+ * part of the next two panels. Each tile unpacks the weights again, from the caches, at 3 operations a vector; for
+ * formats that need more, and many rows, 512 k of two panels are unpacked once (v_qwide.h). The activations of a block of BLOCK_Q rows stay in the L2 cache while all panels pass. */
 #pragma once
 #include "base/half.h"
 #include "cpu/cpu_quant_body.h"
@@ -98,9 +97,8 @@ static void q_panels(const qwork *k, int64_t from, int64_t to, int64_t t0, int64
     int64_t lines = ((int64_t)w->stride / PANEL_LINE + q.k_tiles - 1) / q.k_tiles; /* of 64 k */
     row_tile tile = row_tile_at(k->x.rows, t0);
     q.x = act_part_of(&k->x, tile);
-    const qtile_fn streams = alone && tile.rows <= QSTREAM_ROWS && w->way[tile.rows - 1] != FETCH_NEAR
-                                 ? QSTREAM_TABLE[q.f->kind][tile.rows - 1][w->way[tile.rows - 1] - 1]
-                                 : NULL;
+    const fetch_way way = alone && tile.rows <= QSTREAM_ROWS ? (fetch_way)w->way[tile.rows - 1] : FETCH_NEAR;
+    const qtile_fn streams = way != FETCH_NEAR ? QSTREAM_TABLE[q.f->kind][tile.rows - 1][way - 1] : NULL;
     if (joined) {
         q.second = act_part_of(&k->x, row_tile_at(k->x.rows, --t1));
         alone = true;
@@ -112,7 +110,7 @@ static void q_panels(const qwork *k, int64_t from, int64_t to, int64_t t0, int64
         /* lines of the next panels that each tile prefetches for each 64 k; a single tile prefetches its own panel */
         int64_t share = alone ? lines : (np * lines + t1 - t0 - 1) / (t1 - t0);
         q.ahead = panel; /* the last panels prefetch themselves */
-        if (alone) q.ahead = (const uint8_t *)((uintptr_t)panel + AHEAD_Q);
+        if (alone) q.ahead = (const uint8_t *)((uintptr_t)panel + (way == FETCH_SPLIT ? SPLIT_BLOCK : AHEAD_Q));
         else if (left > PANEL_ROWS) q.ahead = panel + (uint64_t)np * w->stride;
         for (int64_t t = t0; t < t1; t++) {
             if (t1 - t0 > 1) {

@@ -22,10 +22,27 @@
 #include "cpu/simd/qtile.h"
 #include "cpu/simd/v_qline.h"
 
+/* Lines to prefetch for so many that are read, and where number `line` of them is; `ahead`: what is read is so far
+ * behind it. */
+INLINE int q_fetched(fetch_way way, int lines)
+{
+    return way == FETCH_NONE    ? 0
+           : way == FETCH_SPLIT ? (lines + SPLIT_STREAMS - 1) / SPLIT_STREAMS * SPLIT_STREAMS
+                                : lines;
+}
+/* Places between the multiplications where that is done. Additions are pinned there also where nothing is fetched. */
+INLINE int q_pinned(fetch_way way, int lines) { return way == FETCH_NONE ? lines : q_fetched(way, lines); }
+INLINE const uint8_t *q_ahead(fetch_way way, const uint8_t *ahead, int line)
+{
+    if (way != FETCH_SPLIT) return ahead + line * PANEL_LINE;
+    const uintptr_t four = (uintptr_t)ahead + (uintptr_t)(line / SPLIT_STREAMS * SPLIT_STREAMS * PANEL_LINE);
+    return (const uint8_t *)(fetch_split(four) + (uintptr_t)(line % SPLIT_STREAMS * SPLIT_APART));
+}
+
 INLINE void q_fetch(fetch_way way, const qjob *q, int64_t super)
 {
     const uint8_t *at = q->ahead + (uint64_t)(super * q->n_ahead) * PANEL_LINE;
-    for (int l = 0; way != FETCH_NONE && l < q->n_ahead; l++) prefetch_by(way, at + l * PANEL_LINE);
+    for (int l = 0; l < q_fetched(way, q->n_ahead); l++) prefetch_by(way, q_ahead(way, at, l));
 }
 
 /* A row of PANEL_KIND_LIST, and its derived properties. */
@@ -87,8 +104,9 @@ INLINE const uint8_t *q_subs_at(qkind k, qplace at)
 /* A prefetch that stays between the additions to a sum: the compiler gathers plain ones into bursts, in any order. */
 INLINE void q_prefetch(fetch_way way, const uint8_t *at, qline *sum)
 {
-    if (way == FETCH_NEAR) __asm__ volatile("prefetcht0 %1" : "+v"(*sum) : "m"(*at));
+    if (way == FETCH_NEAR || way == FETCH_SPLIT) __asm__ volatile("prefetcht0 %1" : "+v"(*sum) : "m"(*at));
     if (way == FETCH_FAR) __asm__ volatile("prefetcht2 %1" : "+v"(*sum) : "m"(*at));
+    if (way == FETCH_NONE) __asm__ volatile("" : "+v"(*sum)); /* additions stay in their places, too */
 }
 
 /* The page PAGES_AHEAD_Q further on. A prefetch waits for the translation of its address, and in a mapped file every
@@ -144,19 +162,18 @@ const qtile_fn QTILE_TABLE[PANEL_KINDS][QPANELS][ACT_ROWS] = {PANEL_KIND_LIST(QT
     {                                                                                                                  \
         qtile(Q_KIND(name, __VA_ARGS__), 1, mr, FETCH_##way, q);                                                       \
     }
-#define QSTREAMS_1(name, ...) QSTREAM(name, 1, FAR, __VA_ARGS__) QSTREAM(name, 1, NONE, __VA_ARGS__)
-#define QSTREAM_NAMES_1(name)                                                                                          \
+#define QSTREAM_WAYS(name, mr, ...)                                                                                    \
+    QSTREAM(name, mr, FAR, __VA_ARGS__) QSTREAM(name, mr, NONE, __VA_ARGS__) QSTREAM(name, mr, SPLIT, __VA_ARGS__)
+#define QSTREAM_WAY_NAMES(name, mr)                                                                                    \
     {                                                                                                                  \
-        qstream_##name##_1_FAR, qstream_##name##_1_NONE                                                                \
+        qstream_##name##_##mr##_FAR, qstream_##name##_##mr##_NONE, qstream_##name##_##mr##_SPLIT                       \
     }
 #if QSTREAM_ROWS == 2
-#define QSTREAMS(name, ...)                                                                                            \
-    QSTREAMS_1(name, __VA_ARGS__) QSTREAM(name, 2, FAR, __VA_ARGS__) QSTREAM(name, 2, NONE, __VA_ARGS__)
-#define QSTREAM_NAMES(name, ...)                                                                                       \
-    [PANEL_KIND_##name] = {QSTREAM_NAMES_1(name), {qstream_##name##_2_FAR, qstream_##name##_2_NONE}},
+#define QSTREAMS(name, ...)      QSTREAM_WAYS(name, 1, __VA_ARGS__) QSTREAM_WAYS(name, 2, __VA_ARGS__)
+#define QSTREAM_NAMES(name, ...) [PANEL_KIND_##name] = {QSTREAM_WAY_NAMES(name, 1), QSTREAM_WAY_NAMES(name, 2)},
 #else
-#define QSTREAMS(name, ...)      QSTREAMS_1(name, __VA_ARGS__)
-#define QSTREAM_NAMES(name, ...) [PANEL_KIND_##name] = {QSTREAM_NAMES_1(name)},
+#define QSTREAMS(name, ...)      QSTREAM_WAYS(name, 1, __VA_ARGS__)
+#define QSTREAM_NAMES(name, ...) [PANEL_KIND_##name] = {QSTREAM_WAY_NAMES(name, 1)},
 #endif
 PANEL_KIND_LIST(QSTREAMS)
 const qtile_fn QSTREAM_TABLE[PANEL_KINDS][QSTREAM_ROWS][FETCH_WAYS - 1] = {PANEL_KIND_LIST(QSTREAM_NAMES)};

@@ -51,10 +51,26 @@ INLINE __m256i q_minima(qkind k, const uint8_t *at, int h)
 typedef struct qtable {
     qline v[2];
 } qtable;
+
+#if defined(__AVXVNNI__)
+#define DOT4            true
+#define Q_DOT4(a, w, x) _mm256_dpbusd_avx_epi32(a, w, x)
+#else
+#define DOT4            false
+#define Q_DOT4(a, w, x) (a)
+#endif
+
+/* Without DOT4, a pair of products of levels of 8 bits does not fit in 16 bits. Signed levels do, if their sign goes to
+ * the activation (-127 … 127): codes less 128, and tables as they are. */
+INLINE bool q_by_sign(qkind k)
+{
+    return !DOT4 && ((k.bits == 8 && k.code == PANEL_CODE) || (k.code == PANEL_LOOK && k.zero == -128));
+}
+
 INLINE qtable q_table(qkind k, const qjob *q)
 {
     qtable t = {{Q_ZERO(), Q_ZERO()}};
-    const __m256i zero = _mm256_set1_epi8((char)k.zero), *level = (const void *)q->level;
+    const __m256i zero = _mm256_set1_epi8(q_by_sign(k) ? 0 : (char)k.zero), *level = (const void *)q->level;
     if (k.code == PANEL_LOOK)
         t.v[0] = _mm256_sub_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)level)), zero);
     if (!q_picks(k) || q_turns(k)) return t;
@@ -82,25 +98,14 @@ INLINE qline q_look(qkind k, const qtable *t, qline words, int g, qline w)
     return _mm256_shuffle_epi8(_mm256_castps_si256(mine), _mm256_or_si256(w, row));
 }
 
-/* An addition that stays in its place: the compiler would delay it and spill the products. */
+/* Additions that stay in their places: the compiler would delay them and spill the products. */
 INLINE void q_add(__m256i *sum, __m256i v) { __asm__("vpaddd %1, %0, %0" : "+x"(*sum) : "x"(v)); }
-
-#if defined(__AVXVNNI__)
-#define DOT4            true
-#define Q_DOT4(a, w, x) _mm256_dpbusd_avx_epi32(a, w, x)
-#else
-#define DOT4            false
-#define Q_DOT4(a, w, x) (a)
-#endif
-
-/* Without DOT4, a pair of products of codes of 8 bits does not fit in 16 bits. Less 128 it does, if the sign of the
- * code goes to the activation (-127 … 127); a block's sum then starts 128 times the sum of its activations higher. */
-INLINE bool q_by_sign(qkind k) { return !DOT4 && k.bits == 8 && k.code == PANEL_CODE; }
+INLINE void q_add_pairs(__m256i *sum, __m256i v) { __asm__("vpaddw %1, %0, %0" : "+x"(*sum) : "x"(v)); }
 
 /* Start of the sum of a block, one level: the zero, or what the codes lack of it, times the sum of its activations. */
 INLINE __m256i q_start(qkind k, const int32_t *neg_sum, const int16_t *neg_subsums, int b)
 {
-    if (q_by_sign(k)) return _mm256_set1_epi32((-k.zero - 128) * *neg_sum);
+    if (q_by_sign(k)) return k.code == PANEL_LOOK ? Q_ZERO() : _mm256_set1_epi32((-k.zero - 128) * *neg_sum);
     if (!k.zero || q_two(k)) return Q_ZERO();
     if (k.block == 16) return _mm256_set1_epi32(k.zero * -neg_subsums[2 + b]);
     return _mm256_slli_epi32(_mm256_set1_epi32(*neg_sum), q_shift(k));
@@ -130,19 +135,15 @@ typedef struct qstate {
     const uint8_t *turned;   /* q_turns: tables, picks, group vectors of the tile */
     qpicks picks[2];
     qline group[16];
-    __m256i a[ACT_ROWS], low[ACT_ROWS],
-        high[ACT_ROWS];            /* sums of a block; without DOT4, of 16 bits and upper nibbles */
-    __m256i whole[ACT_ROWS], by;   /* two levels: sums of the tile, times sub-scales; these sub-scales, else 1 */
-    __m256 factor, f[2][ACT_ROWS]; /* f: results */
+    __m256i a[ACT_ROWS], low[ACT_ROWS]; /* sums of a block; without DOT4, those of 16 bits */
+    __m256i whole[ACT_ROWS], by;        /* two levels: sums of the tile, times sub-scales; these sub-scales, else 1 */
+    __m256 factor, f[2][ACT_ROWS];      /* f: results */
 } qstate;
-
-/* Without DOT4, levels of 8 bits are split into two nibbles: a pair of their products does not fit in 16 bits. */
-INLINE bool q_by_nibbles(qkind k) { return k.code == PANEL_LOOK && k.bits == 4; }
 
 /* Number of sums of pairs of products that fit in 16 bits. */
 INLINE int q_fits(qkind k)
 {
-    if (q_by_nibbles(k)) return 8;
+    if (k.code == PANEL_LOOK && k.zero == -16) return 4; /* levels of -16 … 15 */
     return k.code != PANEL_CODE || q_by_sign(k) ? 1 : k.bits == 6 ? 2 : k.bits == 5 ? 4 : 8;
 }
 
@@ -159,7 +160,7 @@ INLINE void q_start_tile(qshape z, qplace at, qstate *s, int i)
         q_pick_groups(k, s->turned, &s->picks[i], at.lines + 32 * h, s->group);
     }
     UNROLLED (m, z.mr) s->whole[m] = Q_ZERO();
-    if (!q_two(k) || k.base) return;
+    if (!q_two(k) || k.base || q_by_sign(k)) return;
     UNROLLED (p, PANEL_K / q_block(k) / 2) {
         __m256i zero = _mm256_slli_epi16(q_subs(k, at.subs + p * 2 * PANEL_ROWS, h), q_shift(k));
         UNROLLED (m, z.mr) {
@@ -175,7 +176,7 @@ INLINE void q_start_block(qshape z, qplace at, qstate *s, int i, int b)
     UNROLLED (m, z.mr) {
         s->a[m] = q_two(k) && !DOT4 ? s->whole[m]
                                     : q_start(k, s->xb.neg_sum + m, q_subsums_of(k, s->x.neg_subsums, m), b);
-        s->low[m] = s->high[m] = Q_ZERO();
+        s->low[m] = Q_ZERO();
     }
     s->by = _mm256_set1_epi16(1);
     if (!q_two(k)) return;
@@ -190,39 +191,33 @@ INLINE void q_start_block(qshape z, qplace at, qstate *s, int i, int b)
 INLINE void q_unpack_step(qshape z, qplace at, qstate *s, int i, int j)
 {
     const qkind k = z.k;
-    const int width = q_width(k.bits), all = 2 * 16 / width, code_lines = q_code_lines(k);
+    const int width = q_width(k.bits), all = 2 * 16 / width, lines = q_pinned(z.way, q_code_lines(k));
     if (!q_turns(k)) q_unpack(k.bits, at.lines + 32 * (z.h0 + i), j, &s->kept, s->w);
     UNROLLED (v, width) {
         const int g = j * width + v;
         s->w[v] = q_turns(k) ? s->group[g] : q_look(k, &s->table, s->words, g, s->w[v]);
     }
     if (z.halves == 1) return;
-    const int step = i * all / 2 + j, line = step * code_lines / all, n = (step + 1) * code_lines / all - line;
+    const int step = i * all / 2 + j, line = step * lines / all, n = (step + 1) * lines / all - line;
     __m256i *place = DOT4 || q_by_sign(k) ? &s->a[0] : &s->low[0];
-    UNROLLED (l, n) q_prefetch(z.way, at.ahead + PANEL_LINE * (line + l), place);
+    UNROLLED (l, n) q_prefetch(z.way, q_ahead(z.way, at.ahead, line + l), place);
     if (step == all - 1) q_prefetch(z.way, q_page(at.ahead), place);
 }
 
-/* Group vector v of a step times four activations of row m, without DOT4: pairs into 16 bits, as many sums as fit
- * there, then (`last`) pairs of those, times the sub-scale or 1. */
-INLINE void q_multiply_pairs(qkind k, qstate *s, int m, int v, __m256i x, bool last)
+/* Group vector v of a step times four activations of row m, without DOT4: pairs into 16 bits, from the `first` on as
+ * many sums as fit there, then (`last`) pairs of those, times the sub-scale or 1. */
+INLINE void q_multiply_pairs(qkind k, qstate *s, int m, int v, __m256i x, bool first, bool last)
 {
     qline w = s->w[v];
-    __m256i *a = &s->a[m], *low = &s->low[m], *high = &s->high[m];
     if (q_by_sign(k)) {
-        const __m256i code = _mm256_xor_si256(w, _mm256_set1_epi8(-128));
-        w = _mm256_abs_epi8(code);
-        x = _mm256_sign_epi8(x, code);
+        const __m256i level = k.code == PANEL_LOOK ? w : _mm256_xor_si256(w, _mm256_set1_epi8(-128));
+        w = _mm256_abs_epi8(level);
+        x = _mm256_sign_epi8(x, level);
     }
-    *low = _mm256_add_epi16(*low, _mm256_maddubs_epi16(q_by_nibbles(k) ? Q_AND(w, 15) : w, x));
-    if (q_by_nibbles(k)) *high = _mm256_add_epi16(*high, _mm256_maddubs_epi16(Q_AND(Q_RIGHT(w, 4), 15), x));
-    if (!last) return;
-    if (!q_by_nibbles(k)) q_add(a, _mm256_madd_epi16(*low, s->by));
-    else *a = _mm256_add_epi32(*a, _mm256_madd_epi16(*low, s->by));
-    *low = Q_ZERO();
-    if (!q_by_nibbles(k)) return;
-    *a = _mm256_add_epi32(*a, _mm256_slli_epi32(_mm256_madd_epi16(*high, s->by), 4));
-    *high = Q_ZERO();
+    const __m256i pairs = _mm256_maddubs_epi16(w, x);
+    if (first) s->low[m] = pairs;
+    else q_add_pairs(&s->low[m], pairs);
+    if (last) q_add(&s->a[m], _mm256_madd_epi16(s->low[m], s->by));
 }
 
 /* Step j of a block. */
@@ -234,7 +229,7 @@ INLINE void q_multiply_step(qshape z, qstate *s, int j)
         UNROLLED (m, z.mr) {
             const __m256i x = _mm256_set1_epi32(q_four(s->xb.code + (g * z.stride + m) * 4));
             if (DOT4) s->a[m] = Q_DOT4(s->a[m], s->w[v], x);
-            else q_multiply_pairs(z.k, s, m, v, x, g % fits == fits - 1 || g == groups - 1);
+            else q_multiply_pairs(z.k, s, m, v, x, g % fits == 0, g % fits == fits - 1 || g == groups - 1);
         }
     }
 }
@@ -302,8 +297,8 @@ INLINE void q_pass(qshape z, const qjob *q, bool fetch)
         at = q_next_span(k, at, q->k_tiles - tile);
         at.ahead = q->ahead + (at.lines - q->panel);
         if (z.halves == 2)
-            for (int l = 0; z.way != FETCH_NONE && l < tail_lines; l++)
-                prefetch_by(z.way, at.ahead + at.tiles * code_bytes + l * PANEL_LINE);
+            for (int l = 0; l < q_fetched(z.way, tail_lines); l++)
+                prefetch_by(z.way, q_ahead(z.way, at.ahead + at.tiles * code_bytes, l));
         for (at.t = 0; at.t < at.tiles; at.t++, tile++, at.lines += code_bytes, at.ahead += code_bytes) {
             at.subs = q_subs_at(k, at);
             if (fetch && z.halves == 1) q_fetch(z.way, q, tile);
@@ -346,8 +341,8 @@ INLINE void q_pick_row(qkind k, fetch_way way, const qjob *q)
         int64_t left = q->k_tiles - s;
         const int tiles = left < k.span / PANEL_K ? (int)left : k.span / PANEL_K;
         const uint8_t *tail = p + tiles * code_lines * PANEL_LINE, *ahead = q->ahead + (p - q->panel);
-        for (int l = 0; way != FETCH_NONE && l < tail_lines; l++)
-            prefetch_by(way, ahead + (tiles * code_lines + l) * PANEL_LINE);
+        for (int l = 0; l < q_fetched(way, tail_lines); l++)
+            prefetch_by(way, q_ahead(way, ahead + tiles * code_lines * PANEL_LINE, l));
         for (int t = 0; t < tiles; t++, s++, p += code_lines * PANEL_LINE, ahead += code_lines * PANEL_LINE,
                  code += PANEL_K, scale++, neg_sum++) {
             __m256i a[2][4];
@@ -361,8 +356,9 @@ INLINE void q_pick_row(qkind k, fetch_way way, const qjob *q)
                     if (j == 3 && h == 1) q_prefetch(way, q_page(ahead), &a[0][0]);
                     q_pick_levels(k, tables, &picks[h], p + 32 * h, j, w);
                     UNROLLED (r, 4) q_pick_add(&a[h][r], w[r], x, j == 0);
-                    const int line = (2 * j + h) * code_lines / 8, next = (2 * j + h + 1) * code_lines / 8;
-                    UNROLL for (int l = line; l < next; l++) q_prefetch(way, ahead + PANEL_LINE * l, &a[h][0]);
+                    const int lines = q_pinned(way, code_lines), line = (2 * j + h) * lines / 8,
+                              next = (2 * j + h + 1) * lines / 8;
+                    UNROLL for (int l = line; l < next; l++) q_prefetch(way, q_ahead(way, ahead, l), &a[h][0]);
                 }
             }
             UNROLLED (h, 2) {

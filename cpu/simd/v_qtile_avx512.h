@@ -142,8 +142,8 @@ INLINE void q_open_span(qshape z, qplace at, qstate *s)
             if (z.k.base) s->dmin[i] = q_base(at.tail + 32 + i * q->apart);
         }
     if (z.np == 1)
-        for (int l = 0; z.way != FETCH_NONE && l < q->f->tail_lines; l++)
-            prefetch_by(z.way, at.ahead + (at.tiles * q_code_lines(z.k) + l) * PANEL_LINE);
+        for (int l = 0; l < q_fetched(z.way, q->f->tail_lines); l++)
+            prefetch_by(z.way, q_ahead(z.way, at.ahead + at.tiles * q_code_lines(z.k) * PANEL_LINE, l));
 }
 
 INLINE void q_start_tile(qshape z, qplace at, qstate *s, int64_t tile)
@@ -177,8 +177,8 @@ INLINE void q_unpack_step(qshape z, qplace at, qstate *s, int j)
         UNROLLED (v, width) s->w[i][v] = q_look(k, &s->table, s->words[i], j * width + v, s->w[i][v]);
     }
     if (z.np == 2) return;
-    const int first = j * q_code_lines(k) / steps, n = (j + 1) * q_code_lines(k) / steps - first;
-    UNROLLED (l, n) q_prefetch(z.way, at.ahead + PANEL_LINE * (first + l), &s->a[0][0][0]);
+    const int lines = q_pinned(z.way, q_code_lines(k)), first = j * lines / steps, n = (j + 1) * lines / steps - first;
+    UNROLLED (l, n) q_prefetch(z.way, q_ahead(z.way, at.ahead, first + l), &s->a[0][0][0]);
     const int touch = mr <= PAGES_ROWS ? steps - 1 : mr == 4 && k.span == PANEL_K ? 0 : -1;
     if (j == touch) q_prefetch(z.way, q_page(at.ahead), &s->a[0][0][0]);
 }
