@@ -301,8 +301,8 @@ static void *end_again_and_again(void *arg)
     return NULL;
 }
 
-/* A text in whose steps a node was lost twice, without a token in between, runs alone; the third time it ends. The other
- * one, which was in the first two of these steps, is as if nothing had been. */
+/* A text in whose steps a node was lost twice, without a token in between, runs alone; the third time it ends. The
+ * other one, which was in the first two of these steps, is as if nothing had been. */
 static void a_text_that_ends_nodes_is_given_up(void **unused)
 {
     (void)unused;

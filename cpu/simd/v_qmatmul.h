@@ -1,12 +1,13 @@
 /* v_qmatmul.h - the MATMUL of packed weights (tensor/panel.h) with int8 activations; definition: cpu_qmatmul.c.
  *
  * One body (v_qtile.h): one panel of 16 outputs, or two, against a tile of 1 … ACT_ROWS rows. A format contributes
- * only the unpacking of group vectors. Few rows (one tile) are bound by reading the weights: one panel at a time, read as one
- * sequential stream a thread, lines fetched ahead between multiplications: AHEAD_Q bytes before their use, or one or
- * two rows by the way that was measured to be fastest (fetch_way.h). More rows are bound by the multiplier of bytes,
- * and by the two loads a cycle that feed it: two panels share each loaded activation, and each tile prefetches its
- * part of the next two panels. Each tile unpacks the weights again, from the caches, at 3 operations a vector; for
- * formats that need more, and many rows, 512 k of two panels are unpacked once (v_qwide.h). The activations of a block of BLOCK_Q rows stay in the L2 cache while all panels pass. */
+ * only the unpacking of group vectors. Few rows (one tile) are bound by reading the weights: one panel at a time,
+ * read as one sequential stream a thread, lines fetched ahead between multiplications: AHEAD_Q bytes before their
+ * use, or one or two rows by the way that was measured to be fastest (fetch_way.h). More rows are bound by the
+ * multiplier of bytes, and by the two loads a cycle that feed it: two panels share each loaded activation, and each
+ * tile prefetches its part of the next two panels. Each tile unpacks the weights again, from the caches, at 3
+ * operations a vector; for formats that need more, and many rows, 512 k of two panels are unpacked once (v_qwide.h).
+ * The activations of a block of BLOCK_Q rows stay in the L2 cache while all panels pass. */
 #pragma once
 #include "base/half.h"
 #include "cpu/cpu_quant_body.h"
