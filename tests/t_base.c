@@ -28,6 +28,36 @@ static void err_first_message_wins(void **state)
     assert_int_equal(err_http(ERR_NOT_FOUND), 404);
 }
 
+/* Whom an error is about is told, and known without reading what is told. */
+static void errors_know_who(void **state)
+{
+    (void)state;
+    err e = {0}, copy = {0};
+    assert_int_equal(err_of(&e, "a:1"), OK);
+    assert_int_equal(err_also(&e, "a:1"), OK);
+    err_set(&e, ERR_IO, "the ranks cannot reach each other");
+    err_also(&e, "b:1");
+    assert_true(err_is_of(&e, "b:1"));
+    assert_int_equal(err_of(&e, "a:1"), ERR_IO);
+    assert_string_equal(e.msg, "a:1: the ranks cannot reach each other");
+    assert_string_equal(err_own(&e), "the ranks cannot reach each other");
+    assert_string_equal(e.who, "a:1 b:1");
+    assert_true(err_is_of(&e, "a:1") && !err_is_of(&e, "b:1") && !err_is_of(&e, "a:11") && !err_is_of(&e, "a:"));
+    assert_int_equal(err_copy(&copy, &e), ERR_IO);
+    assert_string_equal(copy.who, e.who);
+    assert_string_equal(err_own(&copy), err_own(&e));
+    err_wrap(&e, "model");
+    assert_string_equal(err_own(&e), "model: a:1: the ranks cannot reach each other");
+    assert_true(err_is_of(&e, "a:1"));
+    err_rename(&e, "a:1", "node a");
+    assert_string_equal(e.msg, "model: node a: the ranks cannot reach each other");
+    char name[ERR_WHO_MAX];
+    memset(name, 'n', sizeof name);
+    name[sizeof name - 1] = 0;
+    err_of(&e, name); /* cut, never beyond its ends */
+    assert_true(strlen(e.who) < ERR_WHO_MAX && strlen(e.msg) < ERR_MSG_MAX && strlen(err_own(&e)) < ERR_MSG_MAX);
+}
+
 static void mem_refuses_overflow(void **state)
 {
     (void)state;
@@ -285,17 +315,12 @@ static void released_pages_leave_memory_and_come_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(err_first_message_wins),
-        cmocka_unit_test(mem_refuses_overflow),
-        cmocka_unit_test(map_finds_what_was_put),
-        cmocka_unit_test(cursor_cannot_leave),
-        cmocka_unit_test(json_is_strict),
-        cmocka_unit_test(json_prints_exactly),
-        cmocka_unit_test(utf8_is_strict),
-        cmocka_unit_test(marks_are_left_out),
-        cmocka_unit_test(halves_round_to_even),
-        cmocka_unit_test(shrinking_file_is_survived),
-        cmocka_unit_test(released_pages_leave_memory_and_come_back),
+        cmocka_unit_test(err_first_message_wins),     cmocka_unit_test(errors_know_who),
+        cmocka_unit_test(mem_refuses_overflow),       cmocka_unit_test(map_finds_what_was_put),
+        cmocka_unit_test(cursor_cannot_leave),        cmocka_unit_test(json_is_strict),
+        cmocka_unit_test(json_prints_exactly),        cmocka_unit_test(utf8_is_strict),
+        cmocka_unit_test(marks_are_left_out),         cmocka_unit_test(halves_round_to_even),
+        cmocka_unit_test(shrinking_file_is_survived), cmocka_unit_test(released_pages_leave_memory_and_come_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -149,14 +149,24 @@ static void answers_say_why(void **unused)
     (void)unused;
     buf m = {0};
     err e = {0};
+    const err none = {0};
+    err why = {0};
     span more;
-    assert_true(lease_answer_write(&m, OK, "", span_str("xyz")));
+    assert_true(lease_answer_write(&m, PROTOCOL_MAX, &none, span_str("xyz")));
     assert_ok(lease_answer_read(&more, buf_span(&m), &e), &e);
     assert_true(span_is(more, "xyz"));
     m.n = 0;
-    assert_true(lease_answer_write(&m, ERR_NOT_FOUND, "no\x1b[31m\ncopy", (span){0}));
-    assert_int_equal(lease_answer_read(&more, buf_span(&m), &e), ERR_NOT_FOUND);
-    assert_string_equal(e.msg, "no?[31m?copy");
+    err_set(&why, ERR_NOT_FOUND, "no");
+    snprintf(why.msg, sizeof why.msg, "no\x1b[31m\ncopy");
+    err_also(&why, "b:1\n");
+    for (uint32_t protocol = PROTOCOL_NAMES - 1; protocol <= PROTOCOL_NAMES; protocol++) { /* who is new there */
+        m.n = 0;
+        e = (err){0};
+        assert_true(lease_answer_write(&m, protocol, &why, (span){0}));
+        assert_int_equal(lease_answer_read(&more, buf_span(&m), &e), ERR_NOT_FOUND);
+        assert_string_equal(e.msg, "no?[31m?copy");
+        assert_string_equal(e.who, protocol < PROTOCOL_NAMES ? "" : "b:1?");
+    }
     m.p[3] = 0; /* no error is above 0 */
     e = (err){0};
     assert_int_equal(lease_answer_read(&more, buf_span(&m), &e), ERR_FORMAT);

@@ -124,7 +124,7 @@ static void lends_some(void **unused)
     const hello *says = node_says(n.at[0]);
     assert_int_equal(says->n_device, 2);
     assert_string_equal(says->device[1].name, "cpu:2");
-    refuses(list_of(&n, "A/cpu:3"), n.key, NULL, ERR_USAGE, " lends cpu:1, cpu:2, not cpu:3");
+    refuses(list_of(&n, "A/cpu:3"), n.key, NULL, ERR_USAGE, ": it lends cpu:1, cpu:2, not cpu:3");
     refuses(list_of(&n, "A/cpu:1;B/cpu:3"), n.key, NULL, ERR_USAGE, ", not cpu:3");
     const engine_options fits = {.devices = list_of(&n, "A/cpu:2&B/cpu:1"), .key_file = n.key};
     assert_ok(engine_open(&g, &fits, &e), &e);
@@ -187,10 +187,10 @@ static void lends_little(void **unused)
     engine_close(g);
     n.o.memory = 24 * mib;
     nodes_again(&n);
-    refuses_little(&n, "A/cpu", 8192, NULL, " lends 24.0 MiB, its part needs 4");
+    refuses_little(&n, "A/cpu", 8192, NULL, ": it lends 24.0 MiB, its part needs 4");
     n.o.memory = mib;
     nodes_again(&n);
-    refuses_little(&n, "A/cpu", 256, "f32", " lends 1.0 MiB, its part needs 1");
+    refuses_little(&n, "A/cpu", 256, "f32", ": it lends 1.0 MiB, its part needs 1");
     nodes_close(&n);
 }
 

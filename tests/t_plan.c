@@ -72,10 +72,10 @@ static void lent_devices(void **unused)
         {"cpu:1", "a:1/cpu:1", NULL},
         {"cpu:1", "a:1/cpu", NULL},
         {"cpu:1,cpu:4,cpu:2", "a:1/cpu", NULL},
-        {"cpu", "a:1/cpu:2", "lends cpu, not cpu:2"},
+        {"cpu", "a:1/cpu:2", "it lends cpu, not cpu:2"},
         {"cpu, cpu:2", "a:1/cpu:2", NULL},
         {"cpu,cpu:2", "a:1/cpu", NULL},
-        {"cpu,cpu:2", "a:1/tpu:1", "lends cpu, cpu:2, not tpu:1"},
+        {"cpu,cpu:2", "a:1/tpu:1", "it lends cpu, cpu:2, not tpu:1"},
         {NULL, "a:1/tpu", "there is no device \"tpu\" here"},
     };
     static const char *const bad[][2] = {

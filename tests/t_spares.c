@@ -240,17 +240,16 @@ static void health_tells_of_spares(void **unused)
     nodes_close(&n);
 }
 
-/* Whose part another takes, by what a message says. */
-static void messages_name_nodes(void **unused)
+/* Whose part another takes, by whom an error is of. */
+static void errors_name_nodes(void **unused)
 {
     (void)unused;
     static const char *const row[][3] = {
-        {"a:1/cpu|s:1/cpu;b:1/cpu|t:1/cpu", "a:1: the connection ended", "s:1/cpu;b:1/cpu"},
-        {"a:1/cpu|s:1/cpu;b:1/cpu|t:1/cpu", "a:1: ranks 1 and 2 (a:1 and b:1) cannot reach each other",
-         "s:1/cpu;b:1/cpu"},
-        {"a:1/cpu;b:1/cpu|t:1/cpu", "a:1: ranks 1 and 2 (a:1 and b:1) cannot reach each other", "a:1/cpu;t:1/cpu"},
-        {"a:1/cpu;b:1/cpu|t:1/cpu", "a:1: ranks 1 and 2 (a:1 and bb:1 and b:11) cannot", NULL},
-        {"a:1/cpu;b:1/cpu|t:1/cpu", "a:1: the connection ended", NULL},
+        {"a:1/cpu|s:1/cpu;b:1/cpu|t:1/cpu", "a:1", "s:1/cpu;b:1/cpu"},
+        {"a:1/cpu|s:1/cpu;b:1/cpu|t:1/cpu", "a:1 b:1", "s:1/cpu;b:1/cpu"},
+        {"a:1/cpu;b:1/cpu|t:1/cpu", "a:1 b:1", "a:1/cpu;t:1/cpu"},
+        {"a:1/cpu;b:1/cpu|t:1/cpu", "a:1 bb:1 b:11", NULL},
+        {"a:1/cpu;b:1/cpu|t:1/cpu", "a:1", NULL},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         spares s = {{0}};
@@ -267,7 +266,7 @@ int main(void)
     setenv("XDG_CACHE_HOME", "/proc", 1); /* where no digest can be kept */
     log_set_level("error");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_name_nodes),
+        cmocka_unit_test(errors_name_nodes),
         cmocka_unit_test(a_node_that_drains_is_left_for_its_spare),
         cmocka_unit_test(a_node_that_drains_ends_what_it_began),
         cmocka_unit_test(spares_are_greeted),

@@ -56,23 +56,13 @@ char *checked_file_name(const char *path)
     return name;
 }
 
-/* Makes a message about the file that was removed one about the output that was asked for. */
-static void name_output(err *e, const char *name, const char *path)
-{
-    char whole[ERR_MSG_MAX];
-    const char *at = strstr(e->msg, name);
-    if (!at) return;
-    snprintf(whole, sizeof whole, "%.*s%s%s", (int)(at - e->msg), e->msg, path, at + strlen(name));
-    snprintf(e->msg, sizeof e->msg, "%s", whole);
-}
-
 int checked_file_end(char *name, const char *path, int rc, err *e)
 {
     if (name && strcmp(name, path) != 0) {
         char *real = realpath(path, NULL); /* a link stays, what it points to is replaced */
         if (!rc && rename(name, real ? real : path) != 0) rc = err_set(e, ERR_IO, "%s: %s", path, strerror(errno));
         if (rc) unlink(name);
-        if (rc && e) name_output(e, name, path);
+        if (rc && e) err_rename(e, name, path); /* the file that was asked for, not the removed one */
         free(real);
     }
     mem_free(name);

@@ -175,13 +175,12 @@ static int open_all(engine **g, choice *c, err *e)
         list_all(c, &list);
         rc = open_with(g, c, &list, &own);
         for (int i = 1; i < t->n_device && rc && !again; i++) {
-            const char *name = c->peer[i - 1].name;
-            if (strncmp(own.msg, name, strlen(name)) != 0) continue;
+            if (!err_is_of(&own, c->peer[i - 1].name)) continue;
             log_line(LOG_WARN, "%s: left out", own.msg);
             remove_device(c, i);
             again = true;
         }
-        if (rc && !again) rc = err_set(e, rc, "%s", own.msg);
+        if (rc && !again) rc = err_copy(e, &own);
     }
     buf_free(&list);
     return rc;
@@ -211,7 +210,7 @@ static void *measure_pair(void *arg)
 
 static int note_pair(layout_task *t, const pair *x, err *e)
 {
-    if (x->rc) return err_set(e, x->rc, "%s", x->why.msg);
+    if (x->rc) return err_copy(e, &x->why);
     t->delay[x->a][x->b] = t->delay[x->b][x->a] = x->speed.rtt_p50 / 2;
     t->rate[x->a][x->b] = t->rate[x->b][x->a] = x->speed.bytes_per_s;
     return OK;

@@ -241,9 +241,9 @@ static int place_waiting(engine *g, err *e)
     for (;;) {
         err own = {0};
         int rc = place_most(g, true, SEQUENCES_LEAST, engine_patience(until - clock_now()), &own);
-        const bool other = rc && g->asked.devices && spares_turn(&g->spare, g->asked.devices, own.msg);
+        const bool other = rc && g->asked.devices && spares_turn(&g->spare, g->asked.devices, own.who);
         const bool waits = rc == ERR_IO || rc == ERR_BUSY || (other && rc == ERR_UNAVAILABLE);
-        if (!waits || !g->asked.key_file || clock_now() >= until) return rc ? err_set(e, rc, "%s", own.msg) : OK;
+        if (!waits || !g->asked.key_file || clock_now() >= until) return err_copy(e, &own);
         if (!said) log_line(LOG_WARN, "%s: waiting up to %.0f s for it", own.msg, g->asked.peer_wait);
         said = true;
         engine_unplace(g);

@@ -100,15 +100,14 @@ static void look_up(engine *g)
         if (p->unused && !p->detail[0]) snprintf(p->detail, sizeof p->detail, "a spare, not in use");
 }
 
-/* The node that the message names is the one that is not there. */
+/* The node that the error is of is the one that is not there. */
 static void look_away(engine *g)
 {
     for (int i = 0; i < g->n_peer; i++) {
         engine_peer *p = &g->peers[i];
-        const size_t n = strlen(p->name);
-        if (strncmp(g->away.why.msg, p->name, n) || g->away.why.msg[n] != ':') continue;
+        if (!err_is_of(&g->away.why, p->name)) continue;
         p->state = g->away.why.code == ERR_IO ? ENGINE_PEER_AWAY : ENGINE_PEER_REFUSED;
-        snprintf(p->detail, sizeof p->detail, "%.290s", g->away.why.msg + n + 2);
+        snprintf(p->detail, sizeof p->detail, "%.290s", err_own(&g->away.why));
     }
 }
 
@@ -136,8 +135,7 @@ static void greet(engine *g, int i, const peer_self *self)
     const bool still = p->unused;
     if (still) {
         p->state = now;
-        snprintf(p->detail, sizeof p->detail, "%.290s",
-                 rc ? e.msg + (strncmp(e.msg, name, strlen(name)) ? 0 : strlen(name) + 2) : "a spare, not in use");
+        snprintf(p->detail, sizeof p->detail, "%.290s", rc ? err_own(&e) : "a spare, not in use");
         if (!rc) snprintf(p->node, sizeof p->node, "%016" PRIx64, theirs.node);
     }
     pthread_mutex_unlock(&g->lock);

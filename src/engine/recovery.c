@@ -69,7 +69,7 @@ static void begin(engine *g, const err *why, bool lost)
     sessions_free_gone(g);
     schedule_requeue(g);
     engine_unplace(g);
-    if (g->asked.devices) spares_turn(&g->spare, g->asked.devices, why->msg);
+    if (g->asked.devices) spares_turn(&g->spare, g->asked.devices, why->who);
     if (made) g->away.losses = 0, g->away.waited = 0;
     g->away.losses += lost;
     g->away.made = g->stats.generated_tokens;
@@ -105,7 +105,7 @@ bool recovery_leaves(engine *g)
     err why = {0};
     spares other = g->spare;
     if (!g->leader || !g->asked.devices || !leader_is_left(g->leader, &why)) return false;
-    if (!spares_turn(&other, g->asked.devices, why.msg)) return false;
+    if (!spares_turn(&other, g->asked.devices, why.who)) return false;
     if (steps_under_way(&g->steps)) return true;
     begin(g, &why, false);
     log_line(LOG_INFO, "%s: its spare takes its part", why.msg);
@@ -184,7 +184,7 @@ void recovery_go_on(engine *g)
         return;
     }
     engine_unplace(g);
-    if (g->asked.devices && spares_turn(&g->spare, g->asked.devices, e.msg)) rc = ERR_IO; /* another one may do */
+    if (g->asked.devices && spares_turn(&g->spare, g->asked.devices, e.who)) rc = ERR_IO; /* another one may do */
     const bool final = rc != ERR_IO && rc != ERR_BUSY && rc != ERR_CANCELLED && rc != ERR_UNAVAILABLE;
     set_why(g, &e, g->away.vain);
     if (final && !g->away.told) log_line(LOG_WARN, "%s: texts end, and new ones too as long as that is so", e.msg);

@@ -53,18 +53,7 @@ bool spares_apply(const spares *s, const char *list, buf *out)
     }
 }
 
-/* Whether the message begins with the node, or names it behind a blank or a bracket. */
-static bool names(const char *message, const char *node, size_t n, bool inside)
-{
-    for (const char *at = message; *at; at++) {
-        const bool begins = inside ? at > message && (at[-1] == ' ' || at[-1] == '(') : at == message;
-        if (begins && !strncmp(at, node, n) && strchr(inside ? " :)," : " :", at[n])) return true;
-        if (!inside) break;
-    }
-    return false;
-}
-
-static bool turn(spares *s, const char *list, const char *message, bool inside)
+static bool turn(spares *s, const char *list, span node)
 {
     const char *at = list;
     bool any = false;
@@ -73,8 +62,7 @@ static bool turn(spares *s, const char *list, const char *message, bool inside)
         const int n = count(all);
         const span one = alternative(all, s->of[i] % n);
         const uint8_t *slash = memchr(one.p, '/', one.n);
-        const size_t node = slash ? (size_t)(slash - one.p) : 0;
-        if (node && n > 1 && names(message, (const char *)one.p, node, inside)) {
+        if (slash && n > 1 && span_eq(span_of(one.p, (size_t)(slash - one.p)), node)) {
             s->of[i] = (uint8_t)((s->of[i] + 1) % n);
             any = true;
         }
@@ -84,7 +72,12 @@ static bool turn(spares *s, const char *list, const char *message, bool inside)
     return any;
 }
 
-bool spares_turn(spares *s, const char *list, const char *message)
+bool spares_turn(spares *s, const char *list, const char *who)
 {
-    return turn(s, list, message, false) || turn(s, list, message, true);
+    bool any = false;
+    for (size_t n; *who && !any; who += n + (who[n] != 0)) {
+        n = strcspn(who, " ");
+        any = turn(s, list, span_of(who, n));
+    }
+    return any;
 }

@@ -12,7 +12,6 @@ typedef struct spares {
 bool spares_any(const spares *s);
 /* The list with the chosen alternatives alone. False: memory is short. */
 bool spares_apply(const spares *s, const char *list, buf *out);
-/* A message that begins with the address of a node, and ':' or a blank: positions that have it take their next
- * alternative; where none has another one, those of nodes that it names further on ("ranks 1 and 2 (a:7071 and b:7071)
- * cannot reach each other"). Whether any has. */
-bool spares_turn(spares *s, const char *list, const char *message);
+/* Positions that have the first node of an error's `who` take their next alternative; where none of them has another
+ * one, those of the next node. Whether any has. */
+bool spares_turn(spares *s, const char *list, const char *who);

@@ -203,7 +203,7 @@ static int note_draining(far_rank *r, peer *p)
 {
     leader *d = r->of;
     pthread_mutex_lock(&d->asks.lock);
-    if (!d->leaving.code) err_set(&d->leaving, ERR_IO, "%s: it is about to end", peer_name(p));
+    if (!d->leaving.code && err_set(&d->leaving, ERR_IO, "it is about to end")) err_of(&d->leaving, peer_name(p));
     const bool closes = d->closes;
     pthread_mutex_unlock(&d->asks.lock);
     if (d->o.on_lost && !closes) d->o.on_lost(d->o.ctx);
@@ -221,7 +221,7 @@ static int control_take(void *ctx, peer *p, const frame_head *h, const uint8_t *
     if (h->kind == MSG_GET || h->kind == MSG_GET_LIST) return supply_take(r->pieces, p, h, payload, e);
     if (h->kind == MSG_ANSWER) return question_take(&r->q, p, h, payload, e);
     int rc = lease_answer_read(&more, span_of(payload, h->bytes), &why);
-    err_wrap(&why, "%s", peer_name(p));
+    err_of(&why, peer_name(p));
     const double took = lease_seconds_read(more);
     if (h->channel == r->done) note_wait(r, h->channel, took);
     row_fault x;
@@ -231,7 +231,7 @@ static int control_take(void *ctx, peer *p, const frame_head *h, const uint8_t *
             return err_set(e, ERR_FORMAT, "a row of no step is at fault");
     if (rc == ERR_UNAVAILABLE) asking_lose(&r->of->asks, &why); /* its weights are not whole: others may have them */
     note_moved(r->of, true);
-    if (h->channel == r->done++ && plan_far_done(r->of->l, r->rank, h->channel, took, rc, why.msg)) return OK;
+    if (h->channel == r->done++ && plan_far_done(r->of->l, r->rank, h->channel, took, &why)) return OK;
     return err_set(e, ERR_FORMAT, "step %" PRIu64 " is done, which it was not given", h->channel);
 }
 
@@ -353,7 +353,7 @@ static int await_lease(leader *d, int rank, err *e)
     if (peer_protocol(r->control) < PROTOCOL_SHARED) return OK;
     r->told = is_alone(d, rank);
     rc = lease_memory_read(&r->memory, more, e);
-    return rc ? err_wrap(e, "%s", peer_name(r->control)), rc : OK;
+    return rc ? err_of(e, peer_name(r->control)), rc : OK;
 }
 
 static int far_open(void *self, plan *l, err *e)
@@ -478,7 +478,7 @@ static void far_send(void *self, uint64_t number, const step *st)
         if (!is_far(d, i)) continue;
         d->ranks[i].sent_at[number % (uint64_t)plan_in_flight(d->l)] = clock_now();
         rc = peer_send(d->ranks[i].control, PEER_CONTROL, &head, bytes.p, &e);
-        if (rc) err_wrap(&e, "%s", peer_name(d->ranks[i].control));
+        if (rc) err_of(&e, peer_name(d->ranks[i].control));
     }
     if (rc) asking_lose(&d->asks, &e);
 }

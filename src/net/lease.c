@@ -273,7 +273,7 @@ static void *collect_steps(void *arg)
         tally_step(l->host->done, busy - before);
         lease_faults_write(&more, plan_faults(l->l), (int32_t)plan_sequences(l->l));
         const err torn = e;
-        if (answer_send(l->control, MSG_DONE, number, rc, e.msg, buf_span(&more), &e)) lease_end(l, &e);
+        if (answer_send(l->control, MSG_DONE, number, &torn, buf_span(&more), &e)) lease_end(l, &e);
         if (torn.code == ERR_UNAVAILABLE) lease_end(l, &torn);
         buf_free(&more);
     }
@@ -362,7 +362,8 @@ static void carry_out(lease *l, uint16_t kind, span payload)
     if (rc && rc != ERR_CANCELLED) atomic_fetch_add(&l->host->done->refused, kind == MSG_LEASE || kind == MSG_READY);
     if (rc) log_line(LOG_WARN, "%s: %s", peer_name(l->control), e.msg);
     else if (kind == MSG_READY) say_ready(l);
-    if (answer_send(l->control, MSG_ANSWER, 0, rc, e.msg, buf_span(&more), &e)) lease_end(l, &e);
+    const err why = e;
+    if (answer_send(l->control, MSG_ANSWER, 0, &why, buf_span(&more), &e)) lease_end(l, &e);
     pthread_mutex_lock(&l->lock);
     l->carries = false;
     pthread_mutex_unlock(&l->lock);

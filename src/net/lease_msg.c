@@ -233,25 +233,40 @@ bool lease_faults_read(span more, size_t i, int32_t *k, row_fault *out)
     return !c.bad;
 }
 
-bool lease_answer_write(buf *out, int rc, const char *why, span more)
+bool lease_answer_write(buf *out, uint32_t protocol, const err *why, span more)
 {
-    buf_uint(out, (uint32_t)rc, 4);
-    if (rc) buf_str(out, why);
+    buf_uint(out, (uint32_t)why->code, 4);
+    if (why->code) buf_str(out, why->msg);
     else buf_add(out, more.p, more.n);
+    if (why->code && *why->who && protocol >= PROTOCOL_NAMES) {
+        buf_byte(out, 0);
+        buf_str(out, why->who);
+    }
     return !out->bad;
+}
+
+/* A text of somebody else's, printable. */
+static void take_text(span s, char *to, size_t room)
+{
+    for (size_t i = 0; i < s.n && i + 1 < room; i++) {
+        to[i] = (char)(s.p[i] < 32 || s.p[i] == 127 ? '?' : s.p[i]);
+        to[i + 1] = 0;
+    }
 }
 
 int lease_answer_read(span *more, span payload, err *e)
 {
     cursor c = cursor_of(payload);
     const int32_t rc = (int32_t)cursor_u32(&c);
-    char text[ERR_MSG_MAX] = "failed";
+    char text[ERR_MSG_MAX] = "failed", who[ERR_WHO_MAX / 2] = "";
     *more = cursor_take(&c, cursor_left(&c));
     if (c.bad || rc > 0) return err_set(e, ERR_FORMAT, "its answer is malformed");
     if (!rc) return OK;
-    for (size_t i = 0; i < more->n && i + 1 < sizeof text; i++) {
-        text[i] = (char)(more->p[i] < 32 || more->p[i] == 127 ? '?' : more->p[i]);
-        text[i + 1] = 0;
-    }
-    return err_set(e, rc, "%s", text);
+    const uint8_t *nul = more->n ? memchr(more->p, 0, more->n) : NULL;
+    const size_t n = nul ? (size_t)(nul - more->p) : more->n;
+    take_text(span_of(more->p, n), text, sizeof text);
+    if (nul) take_text(span_of(nul + 1, more->n - n - 1), who, sizeof who);
+    err_set(e, rc, "%s", text);
+    if (*who) err_also(e, who);
+    return rc;
 }

@@ -71,7 +71,7 @@ double lease_seconds_read(span more);
 bool lease_faults_write(buf *out, const row_fault *f, int32_t n);
 bool lease_faults_read(span more, size_t i, int32_t *k, row_fault *out);
 
-/* A code and, if it is not OK, why; `more` follows a good answer. */
-bool lease_answer_write(buf *out, int rc, const char *why, span more);
+/* The code and, if it is not OK, the message and, behind a NUL, whom it names; `more` follows a good answer. */
+bool lease_answer_write(buf *out, uint32_t protocol, const err *why, span more);
 /* The code; *more: what follows. Texts of others are shown, so they have to be printable. */
 int lease_answer_read(span *more, span payload, err *e);

@@ -94,7 +94,7 @@ static int measure_between(link_speed *out, const address *a, const address *b, 
     int rc = peer_dial(&p, a, self, &use, e);
     if (!rc) rc = question_ask(&q, p, MSG_MEASURE, &message, e);
     if (!rc) rc = question_await(&q, ASK_SECONDS, e);
-    if (!rc && (rc = measure_read(out, buf_span(&q.more), e))) err_wrap(e, "%s", peer_name(p));
+    if (!rc && (rc = measure_read(out, buf_span(&q.more), e))) err_of(e, peer_name(p));
     peer_close(p);
     asking_close(&asks);
     buf_free(&message);

@@ -6,7 +6,7 @@ int loan_refuse(const loans *of, uint64_t lends, uint64_t needs, err *e)
     const bool large = lends >> 30 != 0;
     const double unit = large ? 0x1p30 : 0x1p20;
     const bool others = of->most && needs <= of->most; /* who will give it back */
-    return err_set(e, others ? ERR_BUSY : ERR_MEMORY, "lends %.1f %s%s, its part needs %.1f", (double)lends / unit,
+    return err_set(e, others ? ERR_BUSY : ERR_MEMORY, "it lends %.1f %s%s, its part needs %.1f", (double)lends / unit,
                    large ? "GiB" : "MiB", others ? " beside other leaders" : "", (double)needs / unit);
 }
 

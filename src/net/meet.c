@@ -77,8 +77,9 @@ int meet_await(const meeting *m, double seconds, err *e)
     const ways_others *o = m->a.others;
     if (!rc || missing < 0 || !o->node[missing][0]) return rc;
     *e = (err){0};
-    return err_set(e, ERR_IO, "ranks %d and %d (%s and %s) cannot reach each other: their logs say why", o->rank,
-                   missing, o->node[o->rank], o->node[missing]);
+    err_set(e, ERR_IO, "ranks %d and %d (%s and %s) cannot reach each other: their logs say why", o->rank, missing,
+            o->node[o->rank], o->node[missing]);
+    return err_also(e, o->node[missing]);
 }
 
 void meet_close(meeting *m)

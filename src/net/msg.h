@@ -13,7 +13,14 @@
  * weights with proofs. 4: who dials makes up the token of its pair, and says what it wants behind the hello (hello.h);
  * rows of the leader's ranks go over the connections of the lease; a LEASE asks for the memory too. Processes of 1 to 3
  * are served without these. */
-enum { PROTOCOL_MIN = 1, PROTOCOL_MAX = 4, PROTOCOL_LISTS = 3, PROTOCOL_QUICK = 4, PROTOCOL_SHARED = 4 };
+enum {
+    PROTOCOL_MIN = 1,
+    PROTOCOL_MAX = 5,
+    PROTOCOL_LISTS = 3,
+    PROTOCOL_QUICK = 4,
+    PROTOCOL_SHARED = 4,
+    PROTOCOL_NAMES = 5
+};
 enum { LEASE_BYTES_MAX = 1 << 23, LIST_BYTES_MAX = 1 << 28 };
 
 enum { MSG_TO_NODE = 1, MSG_TO_LEADER = 2, MSG_BOTH = 3 }; /* leader: who dialled */

@@ -131,7 +131,7 @@ static int begin_way(guest *g, span payload, err *e)
     pthread_mutex_unlock(&n->lock);
     if (rc == ERR_UNAVAILABLE) return OK;
     if (rc && rc != ERR_BUSY) return err_copy(e, &why);
-    return answer_send(g->p, MSG_ANSWER, 0, rc, why.msg, (span){0}, e);
+    return answer_send(g->p, MSG_ANSWER, 0, &why, (span){0}, e);
 }
 
 /* One that waits no longer, and what it is answered; held. NULL: there is none. */
@@ -152,8 +152,7 @@ static peer *join_next(node *n, err *why)
 static void join_all(void *ctx)
 {
     err why;
-    for (peer *p; (p = join_next(ctx, &why)); peer_let_go(p))
-        answer_send(p, MSG_ANSWER, 0, why.code, why.msg, (span){0}, NULL);
+    for (peer *p; (p = join_next(ctx, &why)); peer_let_go(p)) answer_send(p, MSG_ANSWER, 0, &why, (span){0}, NULL);
 }
 
 /* One that has said nothing, or joins what nobody knows, for too long; held. */
@@ -180,7 +179,7 @@ static void drop_idle(node *n)
 }
 
 /* Who asked for a lease can go elsewhere, and ends the connection. */
-static int tell_refusal(guest *g, int rc, err *e)
+static int tell_refusal(guest *g, err *e)
 {
     const err why = *e;
     *e = (err){0};
@@ -188,7 +187,7 @@ static int tell_refusal(guest *g, int rc, err *e)
     g->until = clock_now() + ASK_SECONDS;
     pthread_mutex_unlock(&g->of->lock);
     atomic_store(&g->asks, false);
-    return answer_send(g->p, MSG_ANSWER, 0, rc, why.msg, (span){0}, e);
+    return answer_send(g->p, MSG_ANSWER, 0, &why, (span){0}, e);
 }
 
 static int guest_take(void *ctx, peer *p, const frame_head *h, const uint8_t *payload, err *e)
@@ -207,13 +206,13 @@ static int guest_take(void *ctx, peer *p, const frame_head *h, const uint8_t *pa
         atomic_fetch_add(&g->of->done.leases, 1);
         atomic_fetch_add(&g->of->done.refused, rc != OK);
     }
-    return rc == ERR_BUSY ? tell_refusal(g, rc, e) : rc;
+    return rc == ERR_BUSY ? tell_refusal(g, e) : rc;
 }
 
 static void guest_lost(void *ctx, peer *p, const err *why)
 {
     guest *g = ctx;
-    const bool left = strcmp(why->msg, PEER_LEFT) == 0;
+    const bool left = peer_left(p);
     err say = {0};
     if (why->code == ERR_FORMAT) log_line(LOG_WARN, "%s: %s", peer_name(p), why->msg);
     if (g->from < 0) err_set(&say, why->code, "the leader %s%s", left ? "has left" : "is lost: ", left ? "" : why->msg);

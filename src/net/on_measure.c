@@ -30,7 +30,8 @@ static int hide_failure(const measuring *m, double from, err *e)
     nanosleep(&rest, NULL);
     address_print(&m->to, name);
     *e = (err){0};
-    return err_set(e, ERR_IO, "%s: cannot be measured from there; the log there says why", name);
+    err_set(e, ERR_IO, "cannot be measured from there; the log there says why");
+    return err_of(e, name);
 }
 
 static void *measure_and_answer(void *arg)
@@ -48,7 +49,7 @@ static void *measure_and_answer(void *arg)
         memcpy(&bits, &numbers[i], sizeof bits);
         buf_uint(&more, bits, 8);
     }
-    answer_send(m->by, MSG_ANSWER, 0, rc, e.msg, buf_span(&more), NULL);
+    answer_send(m->by, MSG_ANSWER, 0, &e, buf_span(&more), NULL);
     buf_free(&more);
     return NULL;
 }

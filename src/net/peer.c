@@ -35,6 +35,7 @@ struct peer {
     atomic_ullong signs;        /* bytes that signs of life put into sockets */
     atomic_ullong sent[USE_COUNT], received[USE_COUNT]; /* as peer_bytes */
     atomic_bool over;                                   /* lost, or closed */
+    atomic_bool left;                                   /* it has ended the connection */
     atomic_int holders;                                 /* and its owner, until peer_close */
     pthread_mutex_t lock;
     pthread_cond_t ponged;
@@ -174,8 +175,8 @@ int peer_dial(peer **out, const address *to, const peer_self *self, const peer_u
     if (!rc) return OK;
     peer_close(*out);
     *out = NULL;
-    bool named = strncmp(local.msg, name, strlen(name)) == 0;
-    return err_set(e, rc, "%s%s%s", named ? "" : name, named ? "" : ": ", local.msg);
+    if (!err_is_of(&local, name)) err_of(&local, name);
+    return err_copy(e, &local);
 }
 
 static int admit_nothing(void *ctx, peer *p, const frame_head *h, uint8_t **room, err *e)
@@ -362,7 +363,7 @@ static void *read_line(void *arg)
         const double look = clock_now() + (keep_warm(l) && p->beat > WARM_EVERY ? WARM_EVERY / 2 : p->beat / 2);
         rc = frame_take(l->f, &to, dead < look ? dead : look, &e);
         if (rc == FRAME_NONE) rc = OK;
-        if (rc == FRAME_END) rc = err_set(&e, ERR_IO, PEER_LEFT);
+        if (rc == FRAME_END) rc = err_set(&e, ERR_IO, "it ended the connection"), atomic_store(&p->left, true);
         if (!rc && l == &p->way[PEER_CONTROL]) rc = keep_alive(p, &e);
     }
     peer_drop(p, &e);
@@ -442,13 +443,14 @@ int peer_ping(peer *p, peer_way way, uint32_t bytes, double *seconds, err *e)
     while (!rc && p->pong != h.channel && !atomic_load(&p->over) && in_time)
         in_time = cond_wait(&p->ponged, &p->lock, until);
     if (!rc && p->pong != h.channel)
-        rc = err_set(e, ERR_IO, "%s: %s", p->name, in_time ? "the connection ended" : "a PING got no reply");
+        rc = err_set(e, ERR_IO, in_time ? "the connection ended" : "a PING got no reply"), err_of(e, p->name);
     *seconds = p->pong_at - sent;
     pthread_mutex_unlock(&p->lock);
     return rc;
 }
 
 const char *peer_name(const peer *p) { return p->name; }
+bool peer_left(const peer *p) { return atomic_load(&p->left); }
 const hello *peer_hello(const peer *p) { return &p->theirs; }
 int peer_protocol(const peer *p) { return p->protocol; }
 uint64_t peer_bulk_taken(const peer *p) { return frames_taken(p->way[PEER_BULK].f); }

@@ -32,8 +32,6 @@ typedef struct peer_first {
     bool said; /* before an answer can come */
 } peer_first;
 
-#define PEER_LEFT "it ended the connection" /* why one is lost that left of its own will */
-
 /* What to do with messages other than those of hello and pulse. Called by reading threads, which must not wait. */
 typedef struct peer_use {
     void *ctx;
@@ -78,6 +76,7 @@ int peer_ping(peer *p, peer_way way, uint32_t bytes, double *seconds, err *e);
 void peer_drop(peer *p, const err *why);
 
 const char *peer_name(const peer *p);    /* the address, as it was given or came in */
+bool peer_left(const peer *p);           /* one that is lost has ended the connection itself */
 const hello *peer_hello(const peer *p);  /* what it says of itself */
 int peer_protocol(const peer *p);        /* the newest that both sides speak */
 uint64_t peer_bulk_taken(const peer *p); /* bytes of messages that came by bulk; signs of life there have none */

@@ -42,7 +42,7 @@ void question_expect(question *q)
 void question_fail(question *q, const peer *p, const err *why)
 {
     err named = *why;
-    err_wrap(&named, "%s", peer_name(p));
+    err_of(&named, peer_name(p));
     pthread_mutex_lock(&q->of->lock);
     q->asked = false;
     q->why = named;
@@ -57,7 +57,7 @@ int question_ask(question *q, peer *to, uint16_t kind, const buf *message, err *
     question_expect(q);
     q->to = to;
     int rc = peer_send(to, PEER_CONTROL, &head, message->p, e);
-    if (rc) err_wrap(e, "%s", peer_name(to));
+    if (rc) err_of(e, peer_name(to));
     return rc;
 }
 
@@ -69,20 +69,13 @@ int question_await(question *q, double seconds, err *e)
     bool in_time = true;
     pthread_mutex_lock(&a->lock);
     while (q->asked && !a->lost && in_time) in_time = cond_wait(&a->changed, &a->lock, until);
-    if (q->asked && !a->lost)
-        rc = err_set(e, ERR_IO, "%s: no answer within %.0f s", q->to ? peer_name(q->to) : "it", seconds);
-    else if (q->asked) rc = err_copy(e, &a->why);
+    if (q->asked && !a->lost) {
+        rc = err_set(e, ERR_IO, "no answer within %.0f s", seconds);
+        if (q->to) err_of(e, peer_name(q->to));
+    } else if (q->asked) rc = err_copy(e, &a->why);
     else if (q->why.code) rc = err_copy(e, &q->why);
     pthread_mutex_unlock(&a->lock);
     return rc;
-}
-
-/* What a node says of itself, "lends …", is one sentence with its name. */
-static void name_answer(err *why, const peer *p)
-{
-    const err own = *why;
-    if (strncmp(own.msg, "lends ", 6)) err_wrap(why, "%s", peer_name(p));
-    else *why = (err){0}, err_set(why, own.code, "%.280s %.300s", peer_name(p), own.msg);
 }
 
 int question_take(void *ctx, peer *p, const frame_head *h, const uint8_t *payload, err *e)
@@ -90,7 +83,7 @@ int question_take(void *ctx, peer *p, const frame_head *h, const uint8_t *payloa
     question *q = ctx;
     span more;
     err why = {0};
-    if (lease_answer_read(&more, span_of(payload, h->bytes), &why)) name_answer(&why, p);
+    if (lease_answer_read(&more, span_of(payload, h->bytes), &why)) err_of(&why, peer_name(p));
     pthread_mutex_lock(&q->of->lock);
     const bool asked = q->asked;
     if (asked) {
@@ -132,14 +125,14 @@ int question_look(question *q, double busy, err *e)
 void question_lost(void *ctx, peer *p, const err *why)
 {
     err named = *why;
-    err_wrap(&named, "%s", peer_name(p));
+    err_of(&named, peer_name(p));
     asking_lose(((question *)ctx)->of, &named);
 }
 
-int answer_send(peer *to, uint16_t kind, uint64_t channel, int rc, const char *why, span more, err *e)
+int answer_send(peer *to, uint16_t kind, uint64_t channel, const err *why, span more, err *e)
 {
     buf message = {0};
-    const bool written = lease_answer_write(&message, rc, why, more);
+    const bool written = lease_answer_write(&message, peer_protocol(to), why, more);
     const frame_head head = {(uint32_t)message.n, kind, channel};
     int sent = written ? peer_send(to, PEER_CONTROL, &head, message.p, e)
                        : err_set(e, ERR_MEMORY, "out of memory for an answer");

@@ -31,7 +31,7 @@ void asking_close(asking *a);
 /* Ends all waiting with this message. */
 void asking_lose(asking *a, const err *why);
 
-/* Messages name the process ("a:7071: …"): spares are taken by that. */
+/* Errors are of the process (err_of): spares are taken by that. */
 int question_ask(question *q, peer *to, uint16_t kind, const buf *message, err *e);
 /* An answer will come to what is said by other means; and it will not, for this reason (named by the process). */
 void question_expect(question *q);
@@ -47,4 +47,4 @@ int question_take(void *ctx, peer *p, const frame_head *h, const uint8_t *payloa
 void question_lost(void *ctx, peer *p, const err *why);
 
 /* Of whoever was asked, as lease_answer_write. */
-int answer_send(peer *to, uint16_t kind, uint64_t channel, int rc, const char *why, span more, err *e);
+int answer_send(peer *to, uint16_t kind, uint64_t channel, const err *why, span more, err *e);

@@ -79,7 +79,9 @@ static int look_up(struct addrinfo **out, const address *a, int flags, err *e)
     if (rc == 0) return OK;
     address_print(a, name);
     const int code = rc == EAI_NONAME ? ERR_UNAVAILABLE : ERR_IO; /* no such name: waiting is of use only later */
-    return err_set(e, code, "%s: %s", name, rc == EAI_SYSTEM ? strerror(errno) : gai_strerror(rc));
+    err_set(e, code, "%s", rc == EAI_SYSTEM ? strerror(errno) : gai_strerror(rc));
+    err_of(e, name);
+    return code;
 }
 
 bool address_is_loopback(const address *a)
@@ -182,7 +184,9 @@ int tcp_dial(const address *a, double seconds, err *e)
         return fd;
     }
     address_print(a, name);
-    return err_set(e, ERR_IO, "%s: %s", name, strerror(t.why));
+    err_set(e, ERR_IO, "%s", strerror(t.why));
+    err_of(e, name);
+    return ERR_IO;
 }
 
 static int port_of(int fd)

@@ -165,7 +165,7 @@ int devices_find_lent(const char *lent, const backend_use *backends, device_entr
     }
     buf_str(&text, ", not ");
     add_name(&text, d);
-    int rc = err_set(e, ERR_USAGE, "lends %s", text.bad ? "other devices" : buf_cstr(&text));
+    int rc = err_set(e, ERR_USAGE, "it lends %s", text.bad ? "other devices" : buf_cstr(&text));
     buf_free(&text);
     return rc;
 }

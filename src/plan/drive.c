@@ -401,7 +401,7 @@ int plan_collect(plan *l, err *e)
         l->collected++;
     }
     if (!f->rc) join_best(l, f);
-    return f->rc ? err_set(e, f->rc, "%s", f->why.msg) : OK;
+    return f->rc ? err_copy(e, &f->why) : OK;
 }
 
 const float *plan_result(const plan *l, int entry) { return flight_of(l, l->collected - 1)->result[entry]; }

@@ -57,7 +57,7 @@ uint64_t bytes_to_rank(const plan *l, int to)
 
 /* ---- what other processes tell */
 
-bool plan_far_done(plan *l, int rank, uint64_t number, double busy, int rc, const char *why)
+bool plan_far_done(plan *l, int rank, uint64_t number, double busy, const err *why)
 {
     pthread_mutex_lock(&l->lock);
     const bool known = number >= l->collected && number < l->sent;
@@ -65,9 +65,9 @@ bool plan_far_done(plan *l, int rank, uint64_t number, double busy, int rc, cons
         flight *f = &l->flights[number % (uint64_t)l->in_flight];
         f->far--;
         l->ranks[rank].busy += busy;
-        if (rc && !f->rc) {
+        if (why->code && !f->rc) {
             f->failed_in = -1;
-            f->rc = err_set(&f->why, rc, "%s", why);
+            f->rc = err_copy(&f->why, why);
         }
         pthread_cond_broadcast(&l->changed);
     }

@@ -8,9 +8,9 @@
 int plan_lanes(const plan *l);
 int plan_channels(const plan *l);
 uint64_t plan_channel_bytes(const plan *l, int a, int b, int channel);
-/* A rank in another process has finished a step, for which it has computed `busy` seconds; rc and why: it failed there.
- * False: that step is not under way. Each rank tells it once a step. From any thread. */
-bool plan_far_done(plan *l, int rank, uint64_t number, double busy, int rc, const char *why);
+/* A rank in another process has finished a step, for which it has computed `busy` seconds; `why` has a code: it
+ * failed there. False: that step is not under way. Each rank tells it once a step. From any thread. */
+bool plan_far_done(plan *l, int rank, uint64_t number, double busy, const err *why);
 /* Before that: a row of sequence k is at fault there. False: that step is not under way, or has no such sequence. */
 bool plan_far_fault(plan *l, int rank, uint64_t number, int32_t k, const row_fault *x);
 /* How far the ranks here are, for who wonders whether they stand still. `work` moves while they compute, by the time of

@@ -295,7 +295,7 @@ static void check_alive(maker *m, uint32_t root)
         if ((i != root && !b->rule[i].needed) || m->g->node[m->g->entry[i]].alive) continue;
         if (b->rule[i].needed && *b->rule[i].needed) err_set(b->e, ERR_FORMAT, "%s", b->rule[i].needed);
         else
-            err_set(b->e, ERR_FORMAT, "rule '%.*s' derives no text: nothing satisfies this grammar",
+            err_set(b->e, ERR_UNSATISFIABLE, "rule '%.*s' derives no text: nothing satisfies this grammar",
                     (int)(name.n < 200 ? name.n : 200), (const char *)name.p);
     }
 }

@@ -752,7 +752,7 @@ phrase *json_schema_phrase(grammar_builder *b, const json *schema, schema_doubt 
 int json_schema_error(err *e, const err *own, const schema_doubt *doubt)
 {
     const char *why = doubt->text;
-    if (own->code == ERR_FORMAT && strstr(own->msg, "derives no text"))
+    if (own->code == ERR_UNSATISFIABLE)
         return err_set(e, ERR_FORMAT, "nothing satisfies the schema%s%s", *why ? ": " : "", why);
     return err_copy(e, own);
 }

@@ -46,7 +46,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         if (!lease_join_read(&join, s, &e)) ok = lease_join_write(&back, &join) && same(&back, s);
         break;
     case 5:
-        if (!lease_answer_read(&more, s, &e)) ok = lease_answer_write(&back, OK, "", more) && same(&back, s);
+        if (!lease_answer_read(&more, s, &e))
+            ok = lease_answer_write(&back, PROTOCOL_MAX, &(err){0}, more) && same(&back, s);
         break;
     case 6: measure_read(&speed, s, &e); break;
     case 7:
