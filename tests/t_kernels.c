@@ -2,9 +2,11 @@
  * double precision. */
 #include "rig.h"
 
+#include "base/file.h"
 #include "base/fmath.h"
 #include "cpu/chunk_steal.h"
 
+#include <ctype.h>
 #include <sched.h>
 
 static char what[200];
@@ -236,6 +238,25 @@ static void embed_and_take_out(void **unused)
         g.t[k.out].axis = AXIS_OUT;
         rig_same(&g, &k, "take_out");
         assert_memory_equal(rig_at(&g, k.out) + 64, row, sizeof row);
+        rig_close(&g);
+    }
+}
+
+static void columns_are_copied(void **unused)
+{
+    (void)unused;
+    static const int from[] = {0, 1, 16, 37}, width[] = {64, 63, 20, 1};
+    for (int i = 0; i < 4; i++) {
+        rig g;
+        int rows[] = {5}, last[] = {4};
+        rig_open(&g, 20000);
+        rig_sequences(&g, 1, rows, last);
+        op o = {.kind = OP_COLUMNS, .in = {rig_act(&g, 64)}, .u.columns = {from[i]}};
+        o.out = rig_act(&g, width[i]);
+        rig_same(&g, &o, "columns");
+        for (int r = 0; r < 5; r++)
+            assert_memory_equal(rig_at(&g, o.out) + r * width[i], rig_at(&g, o.in[0]) + r * 64 + from[i],
+                                (size_t)width[i] * sizeof(float));
         rig_close(&g);
     }
 }
@@ -620,6 +641,43 @@ static void every_chunk_is_dealt_once(void **unused)
     rig_close(&g);
 }
 
+/* Where the kernels of each op are compared with its definition. */
+static const char *const judged_in[OP_COUNT] = {
+    [OP_EMBED] = "t_kernels",    [OP_NORM] = "t_kernels",     [OP_MATMUL] = "t_kernels",
+    [OP_QUANT] = "t_packed",     [OP_ROPE] = "t_kernels",     [OP_KV_PUT] = "t_kernels",
+    [OP_ATTN] = "t_kernels",     [OP_ACT] = "t_kernels",      [OP_MUL] = "t_kernels",
+    [OP_ADD] = "t_kernels",      [OP_SCALE] = "t_kernels",    [OP_SOFTCAP] = "t_kernels",
+    [OP_CLAMP] = "t_kernels",    [OP_TAKE_OUT] = "t_kernels", [OP_ROUTE] = "t_experts",
+    [OP_DISPATCH] = "t_experts", [OP_GATHER] = "t_experts",   [OP_MATMUL_EXP] = "t_experts",
+    [OP_SCATTER] = "t_experts",  [OP_POOL] = "t_kernels",     [OP_MATMUL_HEADS] = "t_experts",
+    [OP_JOIN] = "t_experts",     [OP_CONV] = "t_conv",        [OP_COLUMNS] = "t_kernels",
+    [OP_COLL] = "t_reduce",
+};
+
+/* An op that is new needs a test: its row here names one, which makes such ops. */
+static void every_op_is_judged(void **unused)
+{
+    (void)unused;
+    for (int k = 0; k < OP_COUNT; k++) {
+        char path[80], id[40] = "OP_";
+        err e = {0};
+        buf text = {0};
+        if (!judged_in[k]) fail_msg("no test compares kernels of %s with its definition", op_info[k].name);
+        for (size_t i = 0; op_info[k].name[i]; i++)
+            snprintf(id + 3 + i, sizeof id - 3 - i, "%c", toupper((unsigned char)op_info[k].name[i]));
+        snprintf(path, sizeof path, "tests/%s.c", judged_in[k]);
+        assert_ok(file_read(&text, path, 1 << 20, &e), &e);
+        const char *at = buf_cstr(&text), *end = NULL;
+        while ((at = strstr(at, id))) { /* not in the table above, nor as the beginning of another name */
+            end = at + strlen(id);
+            if (!isalnum((unsigned char)*end) && *end != '_' && *end != ']') break;
+            at = end;
+        }
+        if (!at && !(op_info[k].facts & OPF_COLL)) fail_msg("%s makes no %s", path, id);
+        buf_free(&text);
+    }
+}
+
 static void every_op_has_a_kernel(void **unused)
 {
     (void)unused;
@@ -646,6 +704,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_op_has_a_kernel),
+        cmocka_unit_test(every_op_is_judged),
         cmocka_unit_test(every_chunk_is_dealt_once),
         cmocka_unit_test(empty_runs_stay_fresh),
         cmocka_unit_test(matmul_equals_the_reference),
@@ -654,6 +713,7 @@ int main(void)
         cmocka_unit_test(elementwise_equals_the_reference),
         cmocka_unit_test(rope_equals_the_reference),
         cmocka_unit_test(embed_and_take_out),
+        cmocka_unit_test(columns_are_copied),
         cmocka_unit_test(pooled_rows),
         cmocka_unit_test(attention_equals_the_reference),
         cmocka_unit_test(attention_ignores_what_it_does_not_see),

@@ -1,15 +1,17 @@
 /* cut_rules.c - see cut_rules.h. */
 #include "plan/cut_rules.h"
 
+/* Without a default: an op that has no row does not compile. */
 static cut_rule row_of(const program *p, const op *o)
 {
-    switch (o->kind) {
+    switch ((op_kind)o->kind) {
 #define X(id, result, a, b, c, d, heads)                                                                               \
     case OP_##id: return (cut_rule){CUT_##result, {TAKE_##a, TAKE_##b, TAKE_##c, TAKE_##d}, heads};
         CUT_LIST(X)
 #undef X
-    default: return (cut_rule){CUT_WHOLE, {TAKE_WHOLE, TAKE_WHOLE, TAKE_WHOLE, TAKE_WHOLE}, 0};
+    case OP_COUNT: break;
     }
+    return (cut_rule){CUT_WHOLE, {TAKE_WHOLE, TAKE_WHOLE, TAKE_WHOLE, TAKE_WHOLE}, 0};
 }
 
 /* What TAKE_BESIDE means for this operand. */
