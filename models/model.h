@@ -7,7 +7,7 @@
 #include "core/program.h"
 #include "io/ckpt.h"
 #include "models/pooling.h"
-#include "models/build/weight_policy.h"
+#include "models/compile/weight_policy.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -6,8 +6,8 @@
  * [config]. So the text needs neither bases nor config.json. */
 #include "models/spec_show.h"
 
-#include "models/build/module.h"
-#include "models/build/spec_unused.h"
+#include "models/compile/module.h"
+#include "models/compile/spec_unused.h"
 #include "models/spec/spec_slot.h"
 #include "models/spec/spec_keys.h"
 

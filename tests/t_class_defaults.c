@@ -7,8 +7,8 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "models/build/spec_unused.h"
-#include "models/build/module.h"
+#include "models/compile/spec_unused.h"
+#include "models/compile/module.h"
 #include "models/spec/config_eval.h"
 #include "models/spec/spec_load.h"
 

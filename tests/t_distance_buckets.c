@@ -1,7 +1,7 @@
 /* t_distance_buckets.c - buckets of relative positions against T5Attention._relative_position_bucket of transformers
  * 5.23: every distance of ten settings through a sum (h = 31 h + bucket, from -farthest - 2 to farthest + 2), the usual
  * setting edge by edge. */
-#include "models/build/distance_buckets.h"
+#include "models/compile/distance_buckets.h"
 
 #include "test.h"
 

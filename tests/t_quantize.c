@@ -8,7 +8,7 @@
 #include "io/ckpt.h"
 #include "io/write_safetensors.h"
 #include "models/model.h"
-#include "models/build/weight_policy.h"
+#include "models/compile/weight_policy.h"
 #include "text/tokenizer_equal.h"
 
 #include "command.h"

@@ -4,9 +4,9 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "models/build/build.h"
-#include "models/build/spec_unread.h"
-#include "models/build/module.h"
+#include "models/compile/build.h"
+#include "models/compile/spec_unread.h"
+#include "models/compile/module.h"
 #include "models/spec/config_eval.h"
 #include "models/spec/spec_load.h"
 #include "models/spec/spec_slot.h"

@@ -26,11 +26,11 @@ RULE = {
     "cpu/simd": ["cpu", "src/core", "src/tensor"],
     "cuda": ["src/core", "src/tensor"],
     "models/spec": ["src/io"],
-    "models/build": ["models/spec", "src/core", "src/tensor", "src/io"],
-    "models/modules": ["models/build"],
-    "models": ["models/spec", "models/build", "models/modules", "src/core", "src/tensor", "src/io"],
-    "models/export": ["models", "models/spec", "models/build", "src/core", "src/tensor", "src/io"],
-    "models/derive": ["models", "models/spec", "models/build", "src/core", "src/tensor", "src/io"],
+    "models/compile": ["models/spec", "src/core", "src/tensor", "src/io"],
+    "models/modules": ["models/compile"],
+    "models": ["models/spec", "models/compile", "models/modules", "src/core", "src/tensor", "src/io"],
+    "models/export": ["models", "models/spec", "models/compile", "src/core", "src/tensor", "src/io"],
+    "models/derive": ["models", "models/spec", "models/compile", "src/core", "src/tensor", "src/io"],
     "models/import": ["src/io"],
     "src/comm": ["src/core", "src/tensor"],
     "src/plan": ["models", "src/comm", "src/core", "src/tensor", "src/io"],
@@ -151,13 +151,17 @@ def check_headers(defined):
 def check_uses(code, defined):
     words = {path: Counter(re.findall(r"[A-Za-z_]\w*", text)) for path, text in code.items()
              if not path.startswith("tests/")}
-    every, declared, types = Counter(), Counter(), set()
+    every, declared, types, home = Counter(), Counter(), set(), {}
     # cpu_##op is a name of each op of a list.
     pasted = {prefix for text in code.values() for prefix in re.findall(r"(\w+)##", text)}
     for path, count in words.items():
         every.update(count)
         declared.update(row[0] for row in defined[path] if path.endswith(".h") and row[4] is None)
+        named = re.findall(r"^typedef (?:struct|enum|union) (\w+)(?= \{)", code[path], re.M)
         types.update(re.findall(r"^typedef (?:struct|enum|union) (\w+)", code[path], re.M))
+        for name in named if path.endswith(".h") and not path.startswith(("tests/", "cpu/simd/")) else []:
+            if home.setdefault(name, path) != path:
+                fail(path, 1, f"type {name} is also {home[name]}'s: no file can include both")
     for path, count in words.items():
         for name, _, line, elsewhere, body in defined[path]:
             if body is not None and elsewhere and path.endswith(".c") and name != "main" and name not in TESTED:

@@ -2,8 +2,8 @@
 #include "models/derive/derive_fit.h"
 
 #include "base/mem.h"
-#include "models/build/build.h"
-#include "models/build/module.h"
+#include "models/compile/build.h"
+#include "models/compile/module.h"
 #include "models/derive/derive_write.h"
 #include "models/spec/spec_split.h"
 #include "models/spec/spec_load.h"

@@ -4,7 +4,7 @@
  * family and not one size of it; without such a key, as the number. Values that neither a shape nor a key gives are
  * marked "guessed". */
 #include "models/derive/derive_write.h"
-#include "models/build/spec_unread.h"
+#include "models/compile/spec_unread.h"
 
 #include <math.h>
 #include <stdio.h>

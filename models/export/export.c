@@ -3,9 +3,9 @@
 
 #include "base/mem.h"
 #include "io/gguf.h"
-#include "models/build/bind.h"
+#include "models/compile/bind.h"
 #include "models/arch.h"
-#include "models/build/build.h"
+#include "models/compile/build.h"
 #include "models/export/export_state.h"
 #include "tensor/quant.h"
 #include "tensor/panel.h"

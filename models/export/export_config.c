@@ -5,7 +5,7 @@
  * config.json and in GGUF. Words are translated back ({gelu_new: gelu.tanh}). A dotted name whose head is itself a line
  * (scaling.factor, with scaling = rope_parameters | rope_scaling) goes into the object that the head names last. Values
  * that the line computes (dim / heads) are written too, so that nothing depends on a default. */
-#include "models/build/module.h"
+#include "models/compile/module.h"
 #include "models/export/export_state.h"
 #include "models/spec/spec_load.h"
 

@@ -1,5 +1,5 @@
 /* export_names.c - the names of weights in another container: the alternative on their line that has their form. */
-#include "models/build/bind.h"
+#include "models/compile/bind.h"
 #include "models/export/export_state.h"
 #include "models/spec/spec_split.h"
 

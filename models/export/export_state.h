@@ -2,7 +2,7 @@
 #pragma once
 #include "models/export/export.h"
 #include "models/spec/config_eval.h"
-#include "models/build/recipe.h"
+#include "models/compile/recipe.h"
 
 struct exporter {
     const model *m;

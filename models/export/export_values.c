@@ -1,9 +1,9 @@
 /* export_values.c - tensors that the program holds as numbers: factors of rotary positions (tensors in GGUF), and
  * trained numbers (metadata in GGUF, tensors in Hugging Face files). */
 #include "base/mem.h"
-#include "models/build/bind.h"
+#include "models/compile/bind.h"
 #include "models/export/export_state.h"
-#include "models/build/module.h"
+#include "models/compile/module.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #include "models/export/gguf_names.h"
 
 #include "base/mem.h"
-#include "models/build/bind.h"
+#include "models/compile/bind.h"
 #include "models/export/export_state.h"
 #include "models/spec/spec_split.h"
 

@@ -4,8 +4,8 @@
  * Families differ by options: rotation, biases by distance, norms of queries and keys, soft-cap, window, scale. Fused
  * q/k/v tensors are three weights with recipes on one name. */
 #include "base/mem.h"
-#include "models/build/builder_rope.h"
-#include "models/build/score_bias.h"
+#include "models/compile/builder_rope.h"
+#include "models/compile/score_bias.h"
 
 #include <math.h>
 #include <string.h>

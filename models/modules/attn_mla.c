@@ -4,7 +4,7 @@
  * Always in the absorbed form: the up-projections of keys and values move to queries and to the output, so that all
  * heads share one key (latent, rotated part) and one value (latent). The other form would be cheaper for long prompts,
  * but not the same bits. */
-#include "models/build/builder_rope.h"
+#include "models/compile/builder_rope.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  *
  * In files the projections are one tensor: three slots with `rows` recipes on its name. Its kernel is that of a Conv1d:
  * recipe `conv1d`. What it needs of the rows before is a slot of the sequence, not pages. */
-#include "models/build/builder.h"
+#include "models/compile/builder.h"
 
 typedef struct options {
     int64_t taps;

@@ -3,7 +3,7 @@
  *
  * Keys and values are computed in the step that runs the encoder and stay in pages of encoder positions for the life of
  * the query: steps without encoder rows only read them. */
-#include "models/build/builder.h"
+#include "models/compile/builder.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* ffn_gated.c - gated feed-forward, down(act(gate x) * up x): SwiGLU, GEGLU and relatives (arXiv 2002.05202). Fused
  * gate_up tensors are two slots with `rows` recipes on one name. */
-#include "models/build/builder.h"
+#include "models/compile/builder.h"
 
 typedef struct options {
     int64_t ffn_dim;

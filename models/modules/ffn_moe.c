@@ -3,7 +3,7 @@
  *
  * Rows are sorted by expert, so that each expert's matrices are read once for all its rows. Experts that every row goes
  * to are slots of their own: x + ffn(b) + ffn.shared(b). */
-#include "models/build/builder.h"
+#include "models/compile/builder.h"
 
 #include <string.h>
 

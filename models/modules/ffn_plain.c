@@ -1,5 +1,5 @@
 /* ffn_plain.c - feed-forward without gate, down(act(up x)) (arXiv 1706.03762). */
-#include "models/build/builder.h"
+#include "models/compile/builder.h"
 
 typedef struct options {
     int64_t ffn_dim;

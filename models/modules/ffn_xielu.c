@@ -3,7 +3,7 @@
  *     p x^2 + beta x                        x > 0,  p = softplus(alpha_p)
  *     n (exp(x) - 1 - x) + beta x           else,   n = beta + softplus(alpha_n)
  * which is p relu2(x) + n exp.rest(x) + beta x with factors that are known at load. */
-#include "models/build/builder.h"
+#include "models/compile/builder.h"
 
 #include <math.h>
 #include <stdio.h>

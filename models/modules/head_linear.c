@@ -2,7 +2,7 @@
  *
  * A head in the checkpoint is used whatever the configuration says about tying, as transformers does since 5.0: where
  * it differs from the token table, the configuration is wrong. */
-#include "models/build/builder.h"
+#include "models/compile/builder.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* linear_plain.c - one linear map as a slot of its own: embedding and output projections (OPT-350m, ALBERT), layers of
  * poolers and classification heads. */
-#include "models/build/builder.h"
+#include "models/compile/builder.h"
 
 typedef struct options {
     int64_t out;

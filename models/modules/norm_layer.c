@@ -1,5 +1,5 @@
 /* norm_layer.c - layer norm, (x - mean) / sqrt(variance + eps) * w + b (arXiv 1607.06450). OLMo's has no weight. */
-#include "models/build/builder.h"
+#include "models/compile/builder.h"
 
 typedef struct options {
     double eps;

@@ -1,6 +1,6 @@
 /* norm_rms.c - root mean square norm, x / sqrt(mean(x^2) + eps) * w (arXiv 1910.07467). Families that store w - 1
  * (Gemma, Nemotron) say `(+ 1)` after the tensor's name. */
-#include "models/build/builder.h"
+#include "models/compile/builder.h"
 
 typedef struct options {
     double eps;

@@ -1,5 +1,5 @@
 /* pool_rows.c - all rows of a text become one, its embedding: the first, the mean, or the last. */
-#include "models/build/builder.h"
+#include "models/compile/builder.h"
 
 #include <string.h>
 

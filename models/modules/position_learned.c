@@ -1,5 +1,5 @@
 /* position_learned.c - learned absolute positions: row `position + offset` of a table (GPT-2; OPT's offset is 2). */
-#include "models/build/builder.h"
+#include "models/compile/builder.h"
 
 typedef struct options {
     int64_t rows, offset, width;

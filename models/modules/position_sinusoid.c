@@ -3,7 +3,7 @@
  * Two layouts are in use: "pairs", the paper's (sin and cos of one frequency side by side), and "halves" (all sines,
  * then all cosines; Marian, M2M100). Two spacings: exponent 2i/d (the paper) or i/(d/2 - 1) (fairseq). */
 #include "base/mem.h"
-#include "models/build/builder.h"
+#include "models/compile/builder.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* token_table.c - token embeddings: row `id` of a table. */
-#include "models/build/builder.h"
+#include "models/compile/builder.h"
 
 typedef struct options {
     int64_t vocab, width;

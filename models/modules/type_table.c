@@ -1,5 +1,5 @@
 /* type_table.c - token types: which of two texts a token belongs to, as rows of a table (arXiv 1810.04805). */
-#include "models/build/builder.h"
+#include "models/compile/builder.h"
 
 typedef struct options {
     int64_t types, width;

@@ -1,6 +1,6 @@
 /* cmd_quantize.c - `inferflow quantize`: a model in fewer bits, as one file that is loaded by mapping it.
  *
- * The types of its matrices come from --bits or --format, and a policy over them (models/build/weight_policy.h). The
+ * The types of its matrices come from --bits or --format, and a policy over them (models/compile/weight_policy.h). The
  * result is read back before it takes its place. */
 #include "app/app.h"
 #include "app/checked_file.h"

@@ -4,8 +4,8 @@
 
 #include "app/settings.h"
 #include "models/arch.h"
-#include "models/build/spec_unread.h"
-#include "models/build/spec_unused.h"
+#include "models/compile/spec_unread.h"
+#include "models/compile/spec_unused.h"
 #include "models/model.h"
 #include "models/spec/spec_load.h"
 

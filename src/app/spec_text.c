@@ -4,7 +4,7 @@
 #include "base/embed.h"
 #include "models/derive/derive.h"
 #include "models/model.h"
-#include "models/build/module.h"
+#include "models/compile/module.h"
 #include "models/spec/spec_load.h"
 #include "models/spec/spec_file.h"
 #include "models/spec/spec_keys.h"

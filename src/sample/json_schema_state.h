@@ -13,7 +13,7 @@ typedef struct schema_reader {
     json_phrases words;
     const json *root; /* of the whole schema: what references begin from */
     buf path;         /* of the schema that is read: "#/properties/a" */
-    text_rules *raw;  /* strings, and nothing else, are read, and written as they are; NULL: JSON */
+    stop_rules *raw;  /* strings, and nothing else, are read, and written as they are; NULL: JSON */
     int depth;
     int made; /* inside schemas that were made by merging: contradictions are theirs, not the user's */
     schema_doubt *doubt;

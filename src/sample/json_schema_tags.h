@@ -15,7 +15,7 @@
 
 typedef struct json_tags {
     span key, value, end; /* bytes of tokens */
-    text_rules text;      /* opened with what closes a value */
+    stop_rules text;      /* opened with what closes a value */
 } json_tags;
 
 /* All properties of the arguments; schema NULL: any. Otherwise as json_schema_phrase. */

@@ -55,7 +55,7 @@ static phrase *but(grammar_builder *b, uint32_t one, uint32_t two)
 
 /* A row of rules: rule k of them is what may follow where the text ends with k bytes of stop. A character leads to row
  * `next` (NULL: to the row itself); not more: none may come. */
-static uint32_t new_row(text_rules *t, size_t states, const uint32_t *next, bool more, bool may_end)
+static uint32_t new_row(stop_rules *t, size_t states, const uint32_t *next, bool more, bool may_end)
 {
     grammar_builder *b = t->b;
     const uint32_t first = (uint32_t)b->n_rule, to = next ? *next : first;
@@ -77,9 +77,9 @@ static uint32_t new_row(text_rules *t, size_t states, const uint32_t *next, bool
     return first;
 }
 
-void text_rules_open(text_rules *t, grammar_builder *b, span stop)
+void stop_rules_open(stop_rules *t, grammar_builder *b, span stop)
 {
-    *t = (text_rules){.b = b, .stop = stop, .other = arena_array(&b->mem, stop.n + 1, sizeof *t->other)};
+    *t = (stop_rules){.b = b, .stop = stop, .other = arena_array(&b->mem, stop.n + 1, sizeof *t->other)};
     bool good = stop.n >= COUNTED_STATES && stop.n <= TRIGGER_BYTES_MAX;
     for (size_t k = 0; k < stop.n && good; k++) good = stop.p[k] && stop.p[k] < 0x80 && (!k || stop.p[k] != stop.p[0]);
     if (!good)
@@ -91,7 +91,7 @@ void text_rules_open(text_rules *t, grammar_builder *b, span stop)
 }
 
 /* The row where at most n characters may follow. */
-static uint32_t row_left(text_rules *t, size_t n)
+static uint32_t row_left(stop_rules *t, size_t n)
 {
     if (!t->left) t->left = arena_array(&t->b->mem, COUNTED_MAX + 1, sizeof *t->left);
     if (!t->left) err_set(t->b->e, ERR_MEMORY, "out of memory compiling a grammar");
@@ -102,7 +102,7 @@ static uint32_t row_left(text_rules *t, size_t n)
     return t->b->e->code ? 0 : t->left[n];
 }
 
-phrase *text_without(text_rules *t, int64_t min, int64_t max)
+phrase *text_without(stop_rules *t, int64_t min, int64_t max)
 {
     if (t->b->e->code) return NULL;
     if (max >= 0 && max < min) return phrase_never(t->b);
@@ -113,4 +113,4 @@ phrase *text_without(text_rules *t, int64_t min, int64_t max)
     return phrase_rule(t->b, row);
 }
 
-phrase *text_rest(text_rules *t, bool begun) { return phrase_rule(t->b, t->loop + begun); }
+phrase *text_rest(stop_rules *t, bool begun) { return phrase_rule(t->b, t->loop + begun); }

@@ -6,7 +6,7 @@
  *
  * Scales have few bits, so the fitted encoder tries all that can be best: from one that clips the largest weight to a
  * third (far less where the others are small) to one that makes it the smallest level. UE4M3 scales of small weights
- * are coarse (deviation 0.02: 0.7 dB lost); GGUF's remedy, a factor beside the matrix, is read (models/build/bind.c)
+ * are coarse (deviation 0.02: 0.7 dB lost); GGUF's remedy, a factor beside the matrix, is read (models/compile/bind.c)
  * but not written, as most of llama.cpp's graphs load and ignore it. Ternary weights are encoded by quant_few_fit.c. */
 #include "base/half.h"
 #include "tensor/quant_fit_row.h"

@@ -1,7 +1,7 @@
 /* fuzz_spec.c - spec texts: read, evaluated, built against a small checkpoint. What opens prints to a resolved spec
  * that opens to the same program. */
 #include "base/mem.h"
-#include "models/build/build.h"
+#include "models/compile/build.h"
 #include "models/spec_show.h"
 #include "models/spec/spec_load.h"
 

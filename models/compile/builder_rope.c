@@ -1,5 +1,5 @@
 /* builder_rope.c - see builder_rope.h. */
-#include "models/build/builder_rope.h"
+#include "models/compile/builder_rope.h"
 
 #include <string.h>
 

@@ -25,7 +25,7 @@
 #include "core/program.h"
 #include "io/ckpt.h"
 #include "models/spec/config_eval.h"
-#include "models/build/weight_policy.h"
+#include "models/compile/weight_policy.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* builder_rope.h - rotary positions (arXiv 2104.09864) for modules: options as part of theirs, their rows, the ops. */
 #pragma once
-#include "models/build/builder.h"
+#include "models/compile/builder.h"
 
 typedef struct rope_options {
     const char *rope;

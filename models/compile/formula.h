@@ -1,6 +1,6 @@
 /* formula.h - a formula becomes ops. */
 #pragma once
-#include "models/build/builder.h"
+#include "models/compile/builder.h"
 
 /* Runs a formula with variables that start as x (0 = none); returns the last value of `result`. 0 without an error: a
  * lone expression that is the number 0. */

@@ -1,5 +1,5 @@
 /* weight_policy.c - see weight_policy.h. */
-#include "models/build/weight_policy.h"
+#include "models/compile/weight_policy.h"
 
 #include "base/buf.h"
 #include "base/glob.h"

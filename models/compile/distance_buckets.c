@@ -1,6 +1,6 @@
 /* distance_buckets.c - see distance_buckets.h. The operations have the order of the models' own code, since float32
  * rounding decides where a distance on the edge of a bucket goes. */
-#include "models/build/distance_buckets.h"
+#include "models/compile/distance_buckets.h"
 
 #include <math.h>
 #include <stddef.h>

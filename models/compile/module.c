@@ -1,7 +1,7 @@
 /* module.c - the table of modules. */
-#include "models/build/module.h"
+#include "models/compile/module.h"
 
-#include "models/build/module_list.h"
+#include "models/compile/module_list.h"
 
 #include <string.h>
 

@@ -4,10 +4,10 @@
  * and so does a line of a base that a nearer file replaced. "scaling.rope_theta" reads
  * rope_parameters.full_attention.rope_theta where some line of `scaling` says rope_parameters.full_attention. */
 #define _GNU_SOURCE
-#include "models/build/spec_unread.h"
+#include "models/compile/spec_unread.h"
 
 #include "base/embed.h"
-#include "models/build/module.h"
+#include "models/compile/module.h"
 #include "models/spec/expr.h"
 #include "models/spec/spec_file.h"
 #include "models/spec/spec_keys.h"

@@ -3,7 +3,7 @@
 #include "core/program.h"
 #include "io/ckpt.h"
 #include "models/spec/config_eval.h"
-#include "models/build/weight_policy.h"
+#include "models/compile/weight_policy.h"
 
 typedef struct build_options {
     weight_policy *policy; /* types to hold matrices in; NULL: as in the file */

@@ -1,8 +1,8 @@
 /* score_bias.c - see score_bias.h. */
-#include "models/build/score_bias.h"
+#include "models/compile/score_bias.h"
 
 #include "base/mem.h"
-#include "models/build/distance_buckets.h"
+#include "models/compile/distance_buckets.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* score_bias.h - biases of attention scores by distance, for modules: options that their struct contains, rows of
  * these, the weight, and the operands of OP_ATTN. */
 #pragma once
-#include "models/build/builder.h"
+#include "models/compile/builder.h"
 
 typedef struct score_bias_options {
     bool alibi;

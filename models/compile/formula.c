@@ -2,10 +2,10 @@
  *
  * Values are tensors or plain numbers; numbers fold at load. Names mean variables first, then slots that take no
  * activation (`token`), then names of [config]. Conditions are numbers: only the branch that holds is built. */
-#include "models/build/formula.h"
+#include "models/compile/formula.h"
 
 #include "base/mem.h"
-#include "models/build/option.h"
+#include "models/compile/option.h"
 #include "models/spec/spec_slot.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* recipe.c - see recipe.h. */
-#include "models/build/recipe.h"
+#include "models/compile/recipe.h"
 
 #include "models/spec/spec_split.h"
 

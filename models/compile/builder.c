@@ -1,7 +1,7 @@
 /* builder.c - see builder.h: the helpers that modules emit ops with. */
-#include "models/build/builder.h"
+#include "models/compile/builder.h"
 
-#include "models/build/option.h"
+#include "models/compile/option.h"
 
 #include <math.h>
 #include <stdio.h>

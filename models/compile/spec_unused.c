@@ -3,9 +3,9 @@
  *
  * Only the opened file is judged: a base may hold more than one of its children needs. Mentions are looked for in the
  * texts, not in what was evaluated: the branch of a `?` that was not taken counts. */
-#include "models/build/spec_unused.h"
+#include "models/compile/spec_unused.h"
 
-#include "models/build/module.h"
+#include "models/compile/module.h"
 #include "models/spec/spec_keys.h"
 #include "models/spec/spec_slot.h"
 

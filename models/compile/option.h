@@ -5,7 +5,7 @@
  * the default of the module. */
 #pragma once
 #include "models/spec/config_eval.h"
-#include "models/build/module.h"
+#include "models/compile/module.h"
 
 typedef struct option_slot {
     const module *mod;

@@ -3,9 +3,9 @@
  * builder_linear is the only place that multiplies by a weight, with its bias. */
 #pragma once
 #include "core/program.h"
-#include "models/build/bind.h"
+#include "models/compile/bind.h"
 #include "models/spec/config_eval.h"
-#include "models/build/module.h"
+#include "models/compile/module.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -2,10 +2,10 @@
  * encoder_decoder first has the encoder's embed, block and final over rows of its own; cross attention in every layer
  * reads their result. `final` works row by row: it is computed for all rows where texts are pooled (usual for
  * encoders), else only for rows that need logits. */
-#include "models/build/build.h"
+#include "models/compile/build.h"
 
-#include "models/build/formula.h"
-#include "models/build/spec_unused.h"
+#include "models/compile/formula.h"
+#include "models/compile/spec_unused.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* option.c - see option.h. */
-#include "models/build/option.h"
+#include "models/compile/option.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* bind.c - see bind.h. */
-#include "models/build/bind.h"
+#include "models/compile/bind.h"
 
 #include "base/glob.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "models/build/recipe.h"
+#include "models/compile/recipe.h"
 #include "models/spec/spec_split.h"
 #include "tensor/quant.h"
 #include "tensor/panel.h"
