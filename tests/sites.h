@@ -39,8 +39,8 @@ static void *site_thread(void *arg)
         const bool over = of->sent <= number;
         pthread_mutex_unlock(&of->lock);
         if (over) return NULL;
-        int rc = plan_collect(s->l, &e);
-        plan_far_done(of->leader, (int)(s - of->at), number, 0, rc, e.msg);
+        plan_collect(s->l, &e); /* what went wrong is in e */
+        plan_far_done(of->leader, (int)(s - of->at), number, 0, &e);
     }
 }
 

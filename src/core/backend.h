@@ -59,7 +59,7 @@ typedef struct fuse_row {
 
 typedef struct dev_options {
     int number;               /* of the notation, "cpu:2", for the backend to read; -1: none was given */
-    int sharers;              /* devices of this backend without a number that work at once, itself among them */
+    int sharers;              /* unnumbered devices of this backend that run at the same time, this one included */
     int max_rows[AXIS_COUNT]; /* capacity of each row symbol in one step */
     bool inexact;             /* kernels may round otherwise than the definitions where that is faster */
     const void *own;          /* options of this backend alone, which its header declares; NULL: defaults */

@@ -3,8 +3,8 @@
  * Each rank has an end, which only one thread uses at a time. A channel from one rank to another holds one message: the
  * next may be posted when that one was taken. Nothing is copied where ranks share memory: the receiver reads the
  * sender's bytes. Sizes are known to both sides beforehand; a message of another size is an error, and where there are
- * no bytes there is no message. The messages that a rank posted for another one are taken in that order, on all
- * channels of one use together, so that a link may be a stream. After opening nothing is allocated. */
+ * no bytes there is no message. Between two ranks messages arrive in the order in which they were posted, over all
+ * channels of one use, so that one stream of bytes can carry them. After opening nothing is allocated. */
 #pragma once
 #include "base/err.h"
 

@@ -11,6 +11,6 @@
  * nothing is lowered. NULL on error. */
 program *lower_int8(const program *p, uint32_t op0, uint32_t op1, bool (*takes)(dtype type), err *e);
 
-/* The format of the panels in which the matrix of an op will be, whose `act` is the block of codes that it multiplies;
- * NULL: it stays as it is. */
+/* The panel format of the op's matrix after lowering; its `act` is the block of activations that it multiplies. NULL:
+ * the matrix stays as it is. */
 const panel_format *lower_format(const program *p, const op *o, bool (*takes)(dtype type));

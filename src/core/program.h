@@ -160,8 +160,8 @@ typedef struct program {
     uint8_t group_axis[GROUP_MAX]; /* AXIS_TOK, AXIS_ENC */
     bool needs_whole_sequence;     /* some row sees later ones: the token rows of a sequence must all be in one step */
     uint32_t n_group;
-    uint32_t *cuts; /* ops before which no state is open and exactly one activation lives, the encoder's result
-                       (entries[ENTRY_ENC].out) not counted */
+    uint32_t *cuts; /* ops at which the program can be split: no state is between its write and its read, and one
+                       activation lives, the encoder's result (entries[ENTRY_ENC].out) not counted */
     uint32_t n_cut;
     int64_t dim, vocab; /* width of the hidden state; columns of the logits */
     int32_t n_layer;    /* of the decoder, or of a model that has only one part */

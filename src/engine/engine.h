@@ -43,7 +43,7 @@ typedef struct engine_info {
     const int32_t *bans;   /* [n_bans] sequences that no text may have, as query.bad: engine_options */
     int32_t n_bans;
     const char *isa;
-    const char *devices; /* that --devices, spares and `auto` have come to; until they change */
+    const char *devices; /* the list as resolved; valid until fail-over */
 } engine_info;
 const engine_info *engine_describe(const engine *g);
 /* NULL when the model carries none and none was given. */
@@ -76,7 +76,7 @@ typedef struct token_event {
     int32_t token; /* -1 with finish reasons that carry no token (EOS is not delivered) */
     int64_t index; /* 0 = first generated token; prompt_logprobs: position - n_ids (negative) */
     float logprob; /* raw distribution; only when asked for */
-    bool ends;     /* FINISH_STOP: end_token closed the text and is no part of it; logprob and top are its own */
+    bool ends;     /* FINISH_STOP: the text ended at end_token, no part of it; logprob and top are of end_token */
     int32_t end_token;
     int32_t beam; /* which of the best texts of a beam search, 0: the best; each of them ends with a finish reason */
     const top_logprob *top;
@@ -123,10 +123,9 @@ typedef struct query {
     grammar *constraint; /* the text follows it, and ends with FINISH_STOP where nothing may follow; kept. NULL: none */
     int32_t n_logprobs;  /* -1 none; k: logprob of each token and the k best */
     bool prompt_logprobs;
-    bool tells_reading; /* an event after each step that reads a part of the prompt but not its end */
-    const uint8_t
-        *salt;        /* [SALT_BYTES], copied: prompts share what was computed with those of the same; NULL: of none */
-    bool apart;       /* it shares nothing: for measurements */
+    bool tells_reading;  /* an event after each step that reads a part of the prompt but not its end */
+    const uint8_t *salt; /* [SALT_BYTES], copied: only prompts of the same salt share pages; NULL: no salt */
+    bool apart;          /* it shares nothing: for measurements */
     uint64_t like;    /* a query with the same prompt, added before: it is read, and counted, once for both; 0: none */
     int64_t priority; /* lower ones go first */
     uint64_t owner, request; /* equal numbers: of one client, of one request; these take turns */

@@ -81,8 +81,8 @@ struct engine {
     int n_running;
     session **ready;       /* [most] those that could have rows in the step that is being filled */
     uint64_t fill;         /* steps filled so far */
-    double prompt_seconds; /* predicted, of prompts in the steps since those that generate had rows */
-    double used_room;      /* of the tokens that texts may have, those that they have in the end: a moving mean */
+    double prompt_seconds; /* of prefill, predicted, since the last step with rows of sessions that generate */
+    double used_room;      /* tokens generated / max_tokens, a moving average */
     uint64_t preemptions;  /* engine_stats */
     uint64_t losses;       /* of nodes */
     turns turn;

@@ -2,9 +2,9 @@
  *
  * Sessions with one token left come first: each has a row. Prompts fill the rest, in a step without such sessions to
  * --chunk rows, or fewer where that lets devices work that would wait for others. A mixed step delays the sessions that
- * generate, so prompts get a share of its predicted time there, and as much as nobody notices. Of requests that arrive
- * together, none shall end before all have begun: brief prompts get the time that this takes, too, for which the others
- * sit steps out. The shortest prompt gets up to half of the time, the oldest the rest, then the others in order. */
+ * generate, so prompts get a share of its predicted time there, and as much as nobody notices. In a burst every request
+ * gets its first token before any finishes: short prompts get the extra time for prefill, and sessions that generate
+ * skip steps for it. The shortest prompt gets up to half of the time, the oldest the rest, then the others in order. */
 #include "engine/beam.h"
 #include "engine/engine_state.h"
 #include "plan/far.h"

@@ -1,11 +1,12 @@
 /* schedule.c - which sessions have a place, and who gives its own up.
  *
  * Order is by priority, then by age; of those that wait, by priority, then whose owner has the fewest places, then
- * whose request has, then by age. Where all places are taken, one whose owner or request has fewer by two than
- * another's takes the place of the last one of that. Nothing is reserved: a session gets a place when pages are there
- * for what it, and those before it, will probably hold at any time. When pages run out all the same, the last in order
- * gives its own up. Its tokens stay, and are computed again later, to the same bits. Those that wait and still have a
- * cache (readers that are slow, those whose place was taken) give it up first.
+ * whose request has, then by age. Where all places are taken, a session whose owner (or request) has at least two
+ * places fewer than another owner (or request) replaces the last session of that one: preemption. Nothing is reserved:
+ * a session gets a place when pages are there for what it, and those before it, will probably hold at any time. When
+ * pages run out all the same, the last in order gives its own up. Its tokens stay, and are computed again later, to the
+ * same bits. Those that wait and still have a cache (readers that are slow, those whose place was taken) give it up
+ * first.
  *
  * A query with beams is several sessions: their group is asked of beam.c, which in turn ends queries here. */
 #include "engine/beam.h"

@@ -52,8 +52,9 @@ struct session {
     int n_draft;  /* guesses of the next step: ids[n_ids], … (draft.h) */
     bool drafted; /* some were made before; of these `holds` is the share that held lately */
     float holds;
-    int wait_draft;         /* steps until the next are made; `patience`: as set last, 0: they were worth their time */
-    int patience, tries;    /* tries: steps with some that are left of those that are to show their worth */
+    int wait_draft;         /* steps without draft tokens that are left */
+    int patience;           /* … as many as there were; 0: draft tokens pay */
+    int tries;              /* steps with draft tokens that are left to show whether they pay */
     session *twin;          /* its text for the model that guesses (draft_model.c); NULL: none */
     int64_t agreed;         /* of a twin: tokens that are the session's */
     guess_rule accept;      /* by which its guesses hold */

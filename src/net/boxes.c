@@ -1,9 +1,9 @@
 /* boxes.c - see boxes.h.
  *
- * The channel of a DATA frame: its box (15 bits) and which of the two places it takes (1 bit), then up to two boxes,
- * plus one, of which the sender has released a message, then the mark, by which boxes that share a peer are told apart.
- * The places are taken in turn, so the order of messages is known though a small one may overtake a large one on the
- * other connection. */
+ * The channel of a DATA frame: bits 0 to 14 its mailbox, bit 15 which of the two buffers of that it takes; then the
+ * numbers plus one of up to two mailboxes whose buffers the sender frees (0: none); then the mark, by which mailboxes
+ * that share a peer are told apart. Buffers are taken in turn, so the order of messages is known though a small one may
+ * overtake a large one on the other connection. */
 #include "net/boxes.h"
 
 #include "base/mem.h"

@@ -1,5 +1,5 @@
-/* cut.c - see cut.h. One walk over the ops: what is whole on every rank stays so while nothing is saved by cutting it,
- * so rows are gathered as late as possible, and once. */
+/* cut.c - see cut.h. One walk over the ops: a tensor stays replicated until sharding saves work, so each is gathered
+ * once, as late as possible. */
 #include "plan/cut.h"
 #include "plan/cut_experts.h"
 #include "plan/cut_state.h"

@@ -2,10 +2,10 @@
  * before it is lowered (core/lower_int8.h).
  *
  * A rank has windows on weights, its share of states and constants, and the ops on its columns. Where an op needs whole
- * rows of what is cut, a COLL stands before it, on all ranks in the same order. Tensors of the whole program keep their
- * numbers, and then mean whole rows; a rank's columns of one are a tensor of their own. Nothing is summed across ranks,
- * so every result has the bits of the uncut program, for any number of ranks and any shares; unless the group reduces
- * (cut_shape.reduces): then partial sums of rows are, where that saves a gather (cut_sums.h). */
+ * rows of what is cut, a COLL stands before it, on all ranks in the same order. Numbers of tensors of the uncut program
+ * still mean whole rows; a rank's slice of one is a new tensor. Nothing is summed across ranks, so every result has the
+ * bits of the uncut program, for any number of ranks and any shares; unless the group reduces (cut_shape.reduces): then
+ * partial sums of rows are, where that saves a gather (cut_sums.h). */
 #pragma once
 #include "plan/cut_borders.h"
 #include "plan/cut_rules.h"

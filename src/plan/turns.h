@@ -5,8 +5,8 @@
  *
  * Stretch i of a step comes after stretch i of the step before, and after the last one there that touches a state which
  * stretch i touches; with pages to copy, after all of them. So a step finds every state as if steps came one after
- * another, results have the same bits whichever lane is faster, and ranks need not agree on turns. Nobody waits for
- * ever: no lane waits for other ranks while it has the turn, and no step for a later one. */
+ * another, results have the same bits whichever lane is faster, and ranks need not agree on turns. There is no
+ * deadlock: a lane never waits for other ranks while it holds the device, and steps wait for earlier ones only. */
 #pragma once
 #include "plan/plan_state.h"
 

@@ -116,7 +116,7 @@ static bool is_listed(const json *list, const char *name)
 
 static bool is_false(const json *schema) { return json_type(schema) == JSON_BOOL && !json_bool(schema, true); }
 
-/* Objects: one is there that may not be, or not there that must be, or has a value that is excluded. */
+/* Objects: a property is forbidden, is missing, or has an excluded value. */
 static bool objects_excluded(schema_reader *r, const json *from, const json *other, int depth)
 {
     const json *makes = json_get(from, "properties"), *knows = json_get(other, "properties");
