@@ -184,10 +184,12 @@ static void who_does_not_fit_stays_outside(void **unused)
     expect_refusal(&h, &bad, ERR_FORMAT, "the key is not accepted", 2); /* both connections */
     bad = good;
     bad.me.protocol_min = PROTOCOL_MAX + 1, bad.me.protocol_max = PROTOCOL_MAX + 2;
-    expect_refusal(&h, &bad, ERR_FORMAT, "speaks protocol 1 to 4, this is 5 to 6", 3);
+    char says[100];
+    snprintf(says, sizeof says, "speaks protocol %d to %d, this is %d to %d", PROTOCOL_MIN, PROTOCOL_MAX,
+             PROTOCOL_MAX + 1, PROTOCOL_MAX + 2);
+    expect_refusal(&h, &bad, ERR_FORMAT, says, 3);
     bad = good;
     bad.me.arithmetic++;
-    char says[100];
     snprintf(says, sizeof says, "computes by arithmetic %u, this is %u (--exact off)", good.me.arithmetic,
              bad.me.arithmetic);
     expect_refusal(&h, &bad, ERR_FORMAT, says, 4);
