@@ -2,9 +2,9 @@
  *
  * When the weights are there, each kind of them is multiplied by zeros, slice by slice: one way after the other, in
  * turn, on all threads that will decode. Slices follow one another through the weights, so that each is read from
- * where it lies, and none twice before all others. A slice begins with LEAD bytes that do not count, so that what is
- * ahead of the others has been fetched as it is to be, and not by the way before. All that is measured takes BUDGET
- * seconds at most, the largest kind first.
+ * where it lies, and none twice before all others. Before each slice the same way multiplies LEAD bytes that are not
+ * timed, so that the first lines of the slice were prefetched by this way and not by the previous one. All that is
+ * measured takes BUDGET seconds at most, the largest kind first.
  *
  * The machine may be busy meanwhile. Ways are compared within a round, which takes some 100 us, and another way than
  * FETCH_NEAR is taken where it wins most rounds, and the median of them by GAIN: what is no faster is hardly ever

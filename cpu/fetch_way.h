@@ -17,11 +17,13 @@ typedef enum {
  * limit, four pages at once bring more. One line of each stream is fetched for four that are read. */
 enum { SPLIT_BLOCK = 64 << 10, SPLIT_STREAMS = 4, SPLIT_APART = SPLIT_BLOCK / SPLIT_STREAMS };
 
-/* The line of the first stream that belongs to the four lines around `at`, which is SPLIT_BLOCK ahead of what is read;
- * those of the others are SPLIT_APART bytes apart. */
-static inline uintptr_t fetch_split(uintptr_t at)
+/* Where to prefetch for line `line` of the lines that a loop reads from `at` - SPLIT_BLOCK on: each four lines of 64
+ * bytes map to one line of each stream, in the order of the streams. */
+static inline uintptr_t fetch_split(uintptr_t at, int line)
 {
-    return at / SPLIT_BLOCK * SPLIT_BLOCK + at % SPLIT_BLOCK / (SPLIT_STREAMS * 64) * 64;
+    at += (uintptr_t)(line / SPLIT_STREAMS * SPLIT_STREAMS * 64);
+    return at / SPLIT_BLOCK * SPLIT_BLOCK + at % SPLIT_BLOCK / (SPLIT_STREAMS * 64) * 64 +
+           (uintptr_t)(line % SPLIT_STREAMS * SPLIT_APART);
 }
 
 enum { FETCH_ROWS = 2 }; /* rows of activations for which there is a choice, at most */

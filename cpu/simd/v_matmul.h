@@ -52,9 +52,9 @@ INLINE void stream_row(dtype t, int mr, fetch_way way, const uint8_t *w, const f
     for (; i + turn <= k; i += turn) {
         const uintptr_t at = (uintptr_t)w + (uintptr_t)i * bytes;
         if (way == FETCH_SPLIT) { /* two streams, then the other two */
-            const uintptr_t line = fetch_split(at + SPLIT_BLOCK) + at / 128 % 2 * (2 * SPLIT_APART);
-            prefetch_by(way, (const void *)line);
-            prefetch_by(way, (const void *)(line + SPLIT_APART));
+            const int line = (int)(at / 128 % 2 * 2);
+            prefetch_by(way, (const void *)fetch_split(at + SPLIT_BLOCK, line));
+            prefetch_by(way, (const void *)fetch_split(at + SPLIT_BLOCK, line + 1));
         } else {
             prefetch_by(way, (const void *)(at + AHEAD));
             prefetch_by(way, (const void *)(at + AHEAD + 64));

@@ -22,8 +22,8 @@
 #include "cpu/simd/qtile.h"
 #include "cpu/simd/v_qline.h"
 
-/* Lines to prefetch for so many that are read, and where number `line` of them is; `ahead`: what is read is so far
- * behind it. */
+/* Number of prefetches for `lines` lines of weights; and the address of prefetch `line`, where `ahead` is the address
+ * of the first line plus the distance of the way. */
 INLINE int q_fetched(fetch_way way, int lines)
 {
     return way == FETCH_NONE    ? 0
@@ -34,9 +34,7 @@ INLINE int q_fetched(fetch_way way, int lines)
 INLINE int q_pinned(fetch_way way, int lines) { return way == FETCH_NONE ? lines : q_fetched(way, lines); }
 INLINE const uint8_t *q_ahead(fetch_way way, const uint8_t *ahead, int line)
 {
-    if (way != FETCH_SPLIT) return ahead + line * PANEL_LINE;
-    const uintptr_t four = (uintptr_t)ahead + (uintptr_t)(line / SPLIT_STREAMS * SPLIT_STREAMS * PANEL_LINE);
-    return (const uint8_t *)(fetch_split(four) + (uintptr_t)(line % SPLIT_STREAMS * SPLIT_APART));
+    return way == FETCH_SPLIT ? (const uint8_t *)fetch_split((uintptr_t)ahead, line) : ahead + line * PANEL_LINE;
 }
 
 INLINE void q_fetch(fetch_way way, const qjob *q, int64_t super)

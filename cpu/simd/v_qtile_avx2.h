@@ -105,7 +105,7 @@ INLINE void q_add_pairs(__m256i *sum, __m256i v) { __asm__("vpaddw %1, %0, %0" :
 /* Start of the sum of a block, one level: the zero, or what the codes lack of it, times the sum of its activations. */
 INLINE __m256i q_start(qkind k, const int32_t *neg_sum, const int16_t *neg_subsums, int b)
 {
-    if (q_by_sign(k)) return k.code == PANEL_LOOK ? Q_ZERO() : _mm256_set1_epi32((-k.zero - 128) * *neg_sum);
+    if (q_by_sign(k)) return _mm256_set1_epi32((-k.zero - 128) * *neg_sum); /* of a table 0 */
     if (!k.zero || q_two(k)) return Q_ZERO();
     if (k.block == 16) return _mm256_set1_epi32(k.zero * -neg_subsums[2 + b]);
     return _mm256_slli_epi32(_mm256_set1_epi32(*neg_sum), q_shift(k));

@@ -54,7 +54,7 @@ int err_wrap(err *e, const char *fmt, ...)
 int err_of(err *e, const char *who)
 {
     char others[ERR_WHO_MAX];
-    if (err_wrap(e, "%s", who) == OK || !e) return OK;
+    if (err_wrap(e, "%s", who) == OK) return OK;
     const size_t n = strlen(who) + 2;
     memcpy(others, e->who, sizeof others);
     snprintf(e->who, sizeof e->who, "%s%s%.*s", who, *others ? " " : "", (int)(sizeof others / 2), others);

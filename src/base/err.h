@@ -2,8 +2,8 @@
  *
  * Every function that can fail returns int: 0, or one of the codes below, and takes an `err *` that may be NULL. The
  * first message wins: callers add context in front (err_wrap), they never replace it. The command line prints
- * "inferflow: error: <msg>"; the server maps codes to HTTP status. Messages are for people: what is decided is decided
- * by the code, and by `who`. */
+ * "inferflow: error: <msg>"; the server maps codes to HTTP status. Messages are for people; programs decide by the
+ * code and by `who`. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

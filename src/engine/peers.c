@@ -100,7 +100,7 @@ static void look_up(engine *g)
         if (p->unused && !p->detail[0]) snprintf(p->detail, sizeof p->detail, "a spare, not in use");
 }
 
-/* The node that the error is of is the one that is not there. */
+/* The node that the error is about is away, or refuses. */
 static void look_away(engine *g)
 {
     for (int i = 0; i < g->n_peer; i++) {

@@ -52,9 +52,9 @@ struct session {
     int n_draft;  /* guesses of the next step: ids[n_ids], … (draft.h) */
     bool drafted; /* some were made before; of these `holds` is the share that held lately */
     float holds;
-    int wait_draft;         /* steps without draft tokens that are left */
-    int patience;           /* … as many as there were; 0: draft tokens pay */
-    int tries;              /* steps with draft tokens that are left to show whether they pay */
+    int wait_draft;         /* remaining steps without draft tokens */
+    int patience;           /* their number at the beginning; 0: draft tokens pay */
+    int tries;              /* remaining steps in which draft tokens are to show whether they pay */
     session *twin;          /* its text for the model that guesses (draft_model.c); NULL: none */
     int64_t agreed;         /* of a twin: tokens that are the session's */
     guess_rule accept;      /* by which its guesses hold */

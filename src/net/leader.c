@@ -203,7 +203,10 @@ static int note_draining(far_rank *r, peer *p)
 {
     leader *d = r->of;
     pthread_mutex_lock(&d->asks.lock);
-    if (!d->leaving.code && err_set(&d->leaving, ERR_IO, "it is about to end")) err_of(&d->leaving, peer_name(p));
+    if (!d->leaving.code) {
+        err_set(&d->leaving, ERR_IO, "it is about to end");
+        err_of(&d->leaving, peer_name(p));
+    }
     const bool closes = d->closes;
     pthread_mutex_unlock(&d->asks.lock);
     if (d->o.on_lost && !closes) d->o.on_lost(d->o.ctx);

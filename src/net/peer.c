@@ -363,7 +363,10 @@ static void *read_line(void *arg)
         const double look = clock_now() + (keep_warm(l) && p->beat > WARM_EVERY ? WARM_EVERY / 2 : p->beat / 2);
         rc = frame_take(l->f, &to, dead < look ? dead : look, &e);
         if (rc == FRAME_NONE) rc = OK;
-        if (rc == FRAME_END) rc = err_set(&e, ERR_IO, "it ended the connection"), atomic_store(&p->left, true);
+        if (rc == FRAME_END) {
+            rc = err_set(&e, ERR_IO, "it ended the connection");
+            atomic_store(&p->left, true);
+        }
         if (!rc && l == &p->way[PEER_CONTROL]) rc = keep_alive(p, &e);
     }
     peer_drop(p, &e);
@@ -442,8 +445,10 @@ int peer_ping(peer *p, peer_way way, uint32_t bytes, double *seconds, err *e)
     pthread_mutex_lock(&p->lock);
     while (!rc && p->pong != h.channel && !atomic_load(&p->over) && in_time)
         in_time = cond_wait(&p->ponged, &p->lock, until);
-    if (!rc && p->pong != h.channel)
-        rc = err_set(e, ERR_IO, in_time ? "the connection ended" : "a PING got no reply"), err_of(e, p->name);
+    if (!rc && p->pong != h.channel) {
+        rc = err_set(e, ERR_IO, in_time ? "the connection ended" : "a PING got no reply");
+        err_of(e, p->name);
+    }
     *seconds = p->pong_at - sent;
     pthread_mutex_unlock(&p->lock);
     return rc;

@@ -1,11 +1,11 @@
 /* cut.h - the pass that makes of a run of ops one program for each rank of a group: after the program is finished,
  * before it is lowered (core/lower_int8.h).
  *
- * A rank has windows on weights, its share of states and constants, and the ops on its columns. Where an op needs whole
- * rows of what is cut, a COLL stands before it, on all ranks in the same order. Numbers of tensors of the uncut program
- * still mean whole rows; a rank's slice of one is a new tensor. Nothing is summed across ranks, so every result has the
- * bits of the uncut program, for any number of ranks and any shares; unless the group reduces (cut_shape.reduces): then
- * partial sums of rows are, where that saves a gather (cut_sums.h). */
+ * A rank has windows on weights, its share of states and constants, and the ops on its columns. An op that needs
+ * whole rows of a sharded tensor has a COLL before it, in the same order on all ranks. A tensor number of the uncut
+ * program still means whole rows; a rank's slice is a new tensor. Nothing is summed across ranks, so every result has
+ * the bits of the uncut program, for any number of ranks and any shares; unless the group reduces
+ * (cut_shape.reduces): then partial sums of rows are, where that saves a gather (cut_sums.h). */
 #pragma once
 #include "plan/cut_borders.h"
 #include "plan/cut_rules.h"

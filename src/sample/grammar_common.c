@@ -1,10 +1,8 @@
-/* grammar_common.c - see grammar_common.h. Pairs are numbered as they are found, so that most come before those that
- * follow them: the marks of what is alive are set from the last to the first, in few passes. */
+/* grammar_common.c - see grammar_common.h. A pair gets its number when the walk finds it, so mostly before its
+ * successors: marking alive pairs from the last to the first takes few passes. */
 #include "sample/grammar_common.h"
 
 #include "base/mem.h"
-
-#include <string.h>
 
 typedef struct walk {
     common_nodes *c;

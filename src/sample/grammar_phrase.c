@@ -143,20 +143,14 @@ phrase *phrase_add(grammar_builder *b, phrase *list, phrase *x)
     return list;
 }
 
-phrase *phrase_both(grammar_builder *b, phrase *x, phrase *y)
+static phrase *two(grammar_builder *b, phrase_kind kind, phrase *x, phrase *y)
 {
-    return phrase_add(b, phrase_add(b, phrase_list(b, PHRASE_SEQUENCE), x), y);
+    return phrase_add(b, phrase_add(b, phrase_list(b, kind), x), y);
 }
 
-phrase *phrase_either(grammar_builder *b, phrase *x, phrase *y)
-{
-    return phrase_add(b, phrase_add(b, phrase_list(b, PHRASE_CHOICE), x), y);
-}
-
-phrase *phrase_common(grammar_builder *b, phrase *x, phrase *y)
-{
-    return phrase_add(b, phrase_add(b, phrase_list(b, PHRASE_COMMON), x), y);
-}
+phrase *phrase_both(grammar_builder *b, phrase *x, phrase *y) { return two(b, PHRASE_SEQUENCE, x, y); }
+phrase *phrase_either(grammar_builder *b, phrase *x, phrase *y) { return two(b, PHRASE_CHOICE, x, y); }
+phrase *phrase_common(grammar_builder *b, phrase *x, phrase *y) { return two(b, PHRASE_COMMON, x, y); }
 
 phrase *phrase_needed(grammar_builder *b, phrase *x, const char *otherwise)
 {

@@ -539,9 +539,11 @@ static phrase *read_string(schema_reader *r, const json *schema)
     if (failed(r)) return NULL;
     if (!*known && !*text && r->raw) return text_without(r->raw, min, max);
     if (!*known && !*text) return json_quoted(&r->words, phrase_repeat(r->b, r->words.character, min, max));
-    phrase *p = *known ? read_pattern(r, "format", known, min, max) : NULL, *own = NULL;
-    if (*text) own = read_pattern(r, "pattern", text, min, max);
-    p = p && own ? phrase_common(r->b, p, own) : p ? p : own;
+    phrase *p = *known ? read_pattern(r, "format", known, min, max) : NULL;
+    if (*text) {
+        phrase *own = read_pattern(r, "pattern", text, min, max);
+        p = p ? phrase_common(r->b, p, own) : own;
+    }
     if (r->made || failed(r)) return p;
     char otherwise[400];
     snprintf(otherwise, sizeof otherwise, "%.200s/%s: nothing satisfies it%s", buf_cstr(&r->path),
