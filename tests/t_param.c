@@ -3,11 +3,17 @@
 
 #include "base/param.h"
 
+#define PACE_LIST(X) X(WALK, "walk") X(TROT, "trot") X(GALLOP, "gallop")
+#define X(id, ...)   PACE_##id,
+typedef enum { PACE_LIST(X) } pace_choice;
+#undef X
+
 typedef struct options {
     int64_t top_k, memory;
     double top_p;
     bool exact;
     const char *file, *kv;
+    pace_choice pace;
 } options;
 
 static const param rows[] = {
@@ -16,6 +22,7 @@ static const param rows[] = {
     {"exact", PARAM_BOOL, offsetof(options, exact), "true", 0, 0, "on|off", "batch invariant", NULL},
     {"file", PARAM_TEXT, offsetof(options, file), NULL, 0, 0, "FILE", "where from", "input"},
     {"kv", PARAM_WORD, offsetof(options, kv), "f16", 0, 0, "f32|f16|q8", "cache type", NULL},
+    {"pace", PARAM_CHOICE, offsetof(options, pace), "trot", 0, 0, CHOICE_WORDS(PACE_LIST), "how fast", NULL},
 };
 enum { N = sizeof rows / sizeof *rows };
 
@@ -28,14 +35,17 @@ static void defaults_and_values(void **state)
     assert_int_equal(o.top_k, 40);
     assert_true(o.top_p == 0.9 && o.exact && !o.file);
     assert_string_equal(o.kv, "f16");
+    assert_int_equal(o.pace, PACE_TROT);
     assert_ok(param_set(param_find(rows, N, "top-k"), &o, "7", "--top-k", &e), &e);
     assert_ok(param_set(param_find(rows, N, "k"), &o, "8", "-k", &e), &e);
     assert_ok(param_set(param_find(rows, N, "exact"), &o, "off", "--exact", &e), &e);
     assert_ok(param_set(param_find(rows, N, "input"), &o, "a", "--input", &e), &e);
     assert_ok(param_set(param_find(rows, N, "kv"), &o, "q8", "--kv", &e), &e);
+    assert_ok(param_set(param_find(rows, N, "pace"), &o, "gallop", "--pace", &e), &e);
     assert_ok(param_set_number(param_find(rows, N, "top_p"), &o, 0.5, "top_p", &e), &e);
     assert_true(o.top_k == 8 && o.top_p == 0.5 && !o.exact);
     assert_string_equal(o.kv, "q8");
+    assert_int_equal(o.pace, PACE_GALLOP);
     assert_null(param_find(rows, N, "top"));
 }
 
@@ -50,7 +60,8 @@ static void as_json(void **state)
     param_json(rows, N, &o, j);
     assert_true(json_print(&b, j, false));
     assert_string_equal(buf_cstr(&b),
-                        "{\"top_k\":9223372036854775807,\"top_p\":0.9,\"exact\":true,\"file\":null,\"kv\":\"f16\"}");
+                        "{\"top_k\":9223372036854775807,\"top_p\":0.9,\"exact\":true,\"file\":null,\"kv\":\"f16\","
+                        "\"pace\":\"trot\"}");
     json_free(j);
     buf_free(&b);
 }

@@ -70,7 +70,7 @@ static void add_bash_flag(buf *out, const command *c, const param *p)
 
 static void add_bash_words(buf *out, const command *c, const param *p)
 {
-    if (p->type != PARAM_WORD) return;
+    if (!param_has_words(p)) return;
     const char *name[] = {p->key, p->alias};
     for (int i = 0; i < 2 && name[i]; i++) {
         buf_printf(out, "%s'%s ", i ? "|" : "    ", c->name);
@@ -128,7 +128,7 @@ static void add_zsh_name(buf *out, const param *p, const char *name)
     buf_byte(out, '[');
     add_quoted(out, p->doc ? p->doc : "", "[]\\");
     buf_byte(out, ']');
-    if (p->type == PARAM_WORD) {
+    if (param_has_words(p)) {
         buf_str(out, ":word:(");
         add_words(out, p->words);
         buf_byte(out, ')');
@@ -190,7 +190,7 @@ static void add_fish_flag(buf *out, const command *c, const param *p)
         buf_byte(out, (uint8_t)*d);
     }
     buf_byte(out, '\'');
-    if (p->type == PARAM_WORD) {
+    if (param_has_words(p)) {
         buf_str(out, " -x -a '");
         add_words(out, p->words);
         buf_byte(out, '\'');

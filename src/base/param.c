@@ -100,12 +100,30 @@ bool param_words_have(const char *words, span word)
     return false;
 }
 
-/* Like PARAM_TEXT, the field keeps the caller's memory. */
+bool param_has_words(const param *row) { return row->type == PARAM_WORD || row->type == PARAM_CHOICE; }
+
+uint32_t param_word_count(const param *row)
+{
+    uint32_t n = 1;
+    for (const char *c = row->words; *c; c++) n += *c == '|';
+    return n;
+}
+
+span param_word(const param *row, uint32_t i)
+{
+    const char *w = row->words;
+    while (i-- && *(w += strcspn(w, "|"))) w++;
+    return span_of(w, strcspn(w, "|"));
+}
+
+/* As PARAM_WORD the field keeps the caller's memory, like PARAM_TEXT. */
 static int set_word(const param *row, void *field, const char *text, const char *where, err *e)
 {
     if (!param_words_have(row->words, span_str(text)))
         return err_set(e, ERR_USAGE, "%s: '%s' is not one of %s", where, text, row->words ? row->words : "");
-    *(const char **)field = text;
+    if (row->type == PARAM_WORD) *(const char **)field = text;
+    for (unsigned i = 0; row->type == PARAM_CHOICE && i < param_word_count(row); i++)
+        if (span_is(param_word(row, i), text)) *(unsigned *)field = i;
     return OK;
 }
 
@@ -118,7 +136,8 @@ int param_set(const param *row, void *into, const char *text, const char *where,
     case PARAM_BYTES: return set_bytes(row, field, text, where, e);
     case PARAM_BOOL: return set_bool(field, text, where, e);
     case PARAM_TEXT: *(const char **)field = text; return OK;
-    case PARAM_WORD: return set_word(row, field, text, where, e);
+    case PARAM_WORD:
+    case PARAM_CHOICE: return set_word(row, field, text, where, e);
     }
     return err_set(e, ERR_USAGE, "%s: unknown kind of option", where);
 }
@@ -160,9 +179,18 @@ void param_defaults(const param *rows, size_t n, void *into)
         case PARAM_BOOL: *(bool *)field = false; break;
         case PARAM_TEXT:
         case PARAM_WORD: *(const char **)field = NULL; break;
+        case PARAM_CHOICE: *(unsigned *)field = 0; break;
         }
         if (rows[i].otherwise) param_set(&rows[i], into, rows[i].otherwise, rows[i].key, NULL);
     }
+}
+
+static void add_word(json *object, const param *row, unsigned i)
+{
+    char text[64];
+    const span word = param_word(row, i);
+    snprintf(text, sizeof text, "%.*s", (int)word.n, (const char *)word.p);
+    json_add_str(object, row->key, text);
 }
 
 void param_json(const param *rows, size_t n, const void *from, json *object)
@@ -180,6 +208,8 @@ void param_json(const param *rows, size_t n, const void *from, json *object)
             text = *(const char *const *)field;
             if (text) json_add_str(object, rows[i].key, text);
             else json_add_null(object, rows[i].key);
+            break;
+        case PARAM_CHOICE: add_word(object, &rows[i], *(const unsigned *)field); break;
         }
     }
 }

@@ -14,8 +14,13 @@ typedef enum {
     PARAM_BYTES, /* int64_t, min … max; text: K, M, G after the number: KiB, MiB, GiB */
     PARAM_BOOL,  /* bool; text: true/false/on/off/1/0/yes/no; a flag without value is true */
     PARAM_TEXT,  /* const char * (the caller's memory; NULL = not given) */
-    PARAM_WORD   /* const char *, one of `words` separated by '|' */
+    PARAM_WORD,  /* const char *, one of `words` separated by '|' */
+    PARAM_CHOICE /* an enum without negative values: which of `words` it is, counted from 0 */
 } param_type;
+
+/* The `words` of a PARAM_CHOICE, from the list X(id, word, …) that makes its enum. */
+#define CHOICE_WORD(id, word, ...) "|" word
+#define CHOICE_WORDS(LIST)         (&LIST(CHOICE_WORD)[1])
 
 /* What file a PARAM_TEXT names. Commands may not write over what they read (app/output_check.h). */
 typedef enum {
@@ -34,7 +39,8 @@ typedef struct param {
     size_t offset;         /* of the field in the struct the table describes */
     const char *otherwise; /* default as text; NULL: NULL / 0 / false */
     double min, max;       /* PARAM_INT, PARAM_FLOAT, PARAM_BYTES: inclusive; both 0 = unbounded */
-    const char *words;     /* PARAM_WORD: "f32|f16|bf16"; others: what the help shows as value ("FILE", "N"), NULL ok */
+    const char *words;     /* PARAM_WORD, PARAM_CHOICE: "f32|f16|bf16"; others: what the help shows as value ("FILE",
+                              "N"), NULL ok */
     const char *doc;
     const char *alias; /* another name for the same key, or NULL; one letter = a short flag */
     param_path path;
@@ -59,6 +65,11 @@ int param_set_number(const param *row, void *into, double value, const char *whe
 bool param_bytes(span text, int64_t *out);
 /* Whether "a|b|c" has the word; NULL has none. */
 bool param_words_have(const char *words, span word);
+/* Whether a value is one of the row's words: PARAM_WORD, PARAM_CHOICE. */
+bool param_has_words(const param *row);
+/* Of a row that has words: their number, and the i-th; empty: there are fewer. */
+uint32_t param_word_count(const param *row);
+span param_word(const param *row, uint32_t i);
 /* The key as flags are written: with '-' for '_', cut to 79 bytes; returns `out`. */
 const char *param_spell(const char *key, char out[80]);
 /* The key or alias nearest to a misspelt one; NULL when none is near (edit distance: a third of its length, at least

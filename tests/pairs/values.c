@@ -145,7 +145,7 @@ static void add_values(option *o, const value_world *w)
     bool number = r->type == PARAM_INT || r->type == PARAM_FLOAT || r->type == PARAM_BYTES;
     o->n_values = 1;
     if (r->path == PATH_OUT) return add_value(o, "%O", w);
-    if (r->type == PARAM_WORD) {
+    if (param_has_words(r)) {
         char words[400], *rest;
         snprintf(words, sizeof words, "%s", r->words);
         for (char *word = strtok_r(words, "|", &rest); word; word = strtok_r(NULL, "|", &rest)) add_value(o, word, w);
@@ -183,7 +183,5 @@ const char *const *option_edges(const option *o)
     static const char *const texts[] = {"", "x", "\xff\xfe", "../../..", "/dev/null", NULL};
     static const char *const numbers[] = {"", "x", "-1", "0", "nan", "1e400", "99999999999999999999", "1.5", NULL};
     static const char *const words[] = {"", "x", "on|off", NULL};
-    return o->row->type == PARAM_TEXT                                 ? texts
-           : o->row->type == PARAM_WORD || o->row->type == PARAM_BOOL ? words
-                                                                      : numbers;
+    return o->row->type == PARAM_TEXT ? texts : param_has_words(o->row) || o->row->type == PARAM_BOOL ? words : numbers;
 }
