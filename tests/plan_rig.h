@@ -22,8 +22,7 @@ static inline int rig_plan_open(plan **l, const program *p, const plan_case *c, 
     const backend_use cpu[] = {{&cpu_backend, &c->cpu}, {0}};
     plan_options o = {.devices = c->devices,
                       .backends = c->backends ? c->backends : cpu,
-                      .inexact = c->inexact,
-                      .in_flight = c->in_flight,
+                      .choices = {.exact = c->inexact ? EXACT_OFF : EXACT_ON, .in_flight = c->in_flight},
                       .as = c->as};
     cache_options cache = {.k_type = c->kv ? c->kv : DTYPE_F32};
     cache.v_type = cache.k_type;

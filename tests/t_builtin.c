@@ -87,8 +87,7 @@ static void equals_transformers(void **unused)
     json *root;
     int cases = 0;
     assert_ok(json_read(&root, "tests/vectors/builtin.json", 1 << 20, &e), &e);
-    assert_ok(engine_open(&g, &(engine_options){.model = "builtin", .weights = "f32", .kv = "f32", .exact = "on"}, &e),
-              &e);
+    assert_ok(engine_open(&g, &(engine_options){.model = "builtin", .weights = "f32", .kv = "f32"}, &e), &e);
     for (const json *j = json_first(json_get(root, "cases")); j; j = json_next(j), cases++) compare_case(g, j);
     assert_true(cases >= 8);
     assert_true(engine_describe(g)->ctx >= 2048);

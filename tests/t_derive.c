@@ -115,7 +115,7 @@ static int outcome(const char *name, const char *const *names, const char *const
     derive(folder, by_parts, text);
     snprintf(path, sizeof path, "%s/derived.ini", folder);
     write_bytes(path, text->p, text->n);
-    engine_options o = {.spec = path, .threads = 1, .kv = "f32", .exact = "on", .ctx = IDS_MAX};
+    engine_options o = {.spec = path, .threads = 1, .kv = "f32", .ctx = IDS_MAX};
     int result = 0;
     if (engine_open(&g, &o, &e) == OK) {
         table got = logits_of(g, &x), want = logits_of(open_model((engine_options){.model = vector, .threads = 1}), &x);

@@ -18,7 +18,7 @@ enum { NEW_TOKENS = 9 };
 typedef struct way {
     const char *devices;
     int in_flight, chunk;
-    const char *ends; /* --ends; NULL: home */
+    ends_choice ends;
 } way;
 
 static bool take_token(void *ctx, const token_event *ev)
@@ -76,8 +76,7 @@ static bool transcribe(const char *folder, const inputs *x, const char *kv, cons
                               .threads = 1,
                               .chunk = w->chunk,
                               .max_batch = 8,
-                              .in_flight = w->in_flight,
-                              .ends = w->ends,
+                              .choices = {.in_flight = w->in_flight, .ends = w->ends},
                               .far = &far,
                               .more_backends = more};
     err e = {0};
@@ -125,13 +124,13 @@ static const way ways[] = {{"fake", 1, 7},
                            {"cpu&cpu;fake&cpu", 3, 7},
                            {"a:1/cpu&b:1/fake&c:1/cpu", 4, 1},
                            {"cpu&a:1/cpu", 3, 7},
-                           {"a:1/cpu", 1, 7, "away"},
-                           {"cpu;a:1/fake", 3, 1, "away"},
-                           {"a:1/cpu;b:1/cpu", 4, 128, "away"},
-                           {"a:1/fake;cpu", 2, 7, "away"},
-                           {"a:1/cpu&b:1/cpu", 2, 7, "away"},
-                           {"cpu&a:1/fake&cpu;b:1/cpu", 3, 7, "away"},
-                           {"a:1/cpu;cpu&b:1/cpu*2&b:1/fake", 3, 128, "away"}};
+                           {"a:1/cpu", 1, 7, ENDS_AWAY},
+                           {"cpu;a:1/fake", 3, 1, ENDS_AWAY},
+                           {"a:1/cpu;b:1/cpu", 4, 128, ENDS_AWAY},
+                           {"a:1/fake;cpu", 2, 7, ENDS_AWAY},
+                           {"a:1/cpu&b:1/cpu", 2, 7, ENDS_AWAY},
+                           {"cpu&a:1/fake&cpu;b:1/cpu", 3, 7, ENDS_AWAY},
+                           {"a:1/cpu;cpu&b:1/cpu*2&b:1/fake", 3, 128, ENDS_AWAY}};
 enum { KINDS = sizeof kinds / sizeof *kinds, TYPES = sizeof types / sizeof *types, WAYS = sizeof ways / sizeof *ways };
 
 static int compared;
@@ -146,7 +145,7 @@ static int compare(const char *folder, const inputs *x, const char *kv, const ch
     for (; n--; w++) {
         if (!transcribe(folder, x, kv, weights, w, &got)) continue;
         compared++;
-        const char *ends = w->ends ? w->ends : "home";
+        const char *ends = w->ends ? "away" : "home";
         for (int k = 0; k < 5; k++)
             if (!same_bytes(&want.of[k], &got.of[k])) {
                 printf("%s, cache %s, weights %s: %s %d differ on %s, ends %s, with %d in flight, chunk %d\n", folder,
@@ -169,7 +168,7 @@ static int compare_all(const char *folder, const inputs *x)
     way all[108];
     int wrong = 0, n = 0;
     for (int d = 0; d < 12; d++)
-        for (int i = 0; i < 9; i++) all[n++] = (way){devices[d], in_flight[i / 3], chunk[i % 3], NULL};
+        for (int i = 0; i < 9; i++) all[n++] = (way){devices[d], in_flight[i / 3], chunk[i % 3], ENDS_HOME};
     for (int k = 0; k < KINDS; k++) wrong += compare(folder, x, kinds[k], NULL, all, n);
     for (int t = 0; t < TYPES; t++)
         if (types[t]) wrong += compare(folder, x, "i16", types[t], all, n);
@@ -182,10 +181,8 @@ static int compare_folder(const char *folder, const char *name, int turn)
     const char *all = getenv("DEVICES");
     if (all && strcmp(all, "all") && strcmp(all, name)) return 0;
     const inputs x = inputs_read(folder);
-    const char *only = getenv("WAY");
-    if (only)
-        return compare(folder, &x, kinds[turn % KINDS], types[turn / KINDS % TYPES], &(way){only, 1, 7, getenv("ENDS")},
-                       1);
+    const way only = {getenv("WAY"), 1, 7, getenv("ENDS") ? ENDS_AWAY : ENDS_HOME};
+    if (only.devices) return compare(folder, &x, kinds[turn % KINDS], types[turn / KINDS % TYPES], &only, 1);
     if (all) return compare_all(folder, &x);
     for (int i = 0; i < 3; i++) chosen[i] = ways[(turn + 4 * i) % WAYS];
     return compare(folder, &x, kinds[turn % KINDS], types[turn / KINDS % TYPES], chosen, 3);

@@ -118,7 +118,7 @@ static engine *engine_made(const char *path, const char *devices, int in_flight,
     err e = {0};
     const engine_options o = {.model = path,
                               .devices = devices,
-                              .in_flight = in_flight,
+                              .choices.in_flight = in_flight,
                               .draft = guesser,
                               .draft_max = 5,
                               .ctx = CTX,

@@ -167,7 +167,7 @@ static engine *open_way(int kind, int w, int from)
 {
     engine_options o = {.devices = ways[w].devices,
                         .max_batch = ways[w].batch,
-                        .in_flight = ways[w].in_flight,
+                        .choices.in_flight = ways[w].in_flight,
                         .chunk = ways[w].chunk,
                         .ctx = CTX,
                         .threads = 1,

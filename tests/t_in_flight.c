@@ -38,7 +38,7 @@ static int engine_try(engine **g, const char *folder, const char *devices, int i
                               .threads = 1,
                               .chunk = 24,
                               .max_batch = 6,
-                              .in_flight = in_flight,
+                              .choices.in_flight = in_flight,
                               .step_sequences = in_flight == 2  ? 1
                                                 : in_flight > 3 ? 2
                                                                 : 0,
@@ -486,8 +486,12 @@ static int64_t steps_of_prompt(const char *devices, int in_flight, size_t prompt
 {
     const fake_options fake = {.delay = 0};
     const backend_use more[] = {{&fake_backend, &fake}, {0}};
-    const engine_options o = {
-        .devices = devices, .ctx = CTX, .threads = 1, .chunk = 160, .in_flight = in_flight, .more_backends = more};
+    const engine_options o = {.devices = devices,
+                              .ctx = CTX,
+                              .threads = 1,
+                              .chunk = 160,
+                              .choices.in_flight = in_flight,
+                              .more_backends = more};
     err e = {0};
     int32_t ids[CTX];
     engine *g;

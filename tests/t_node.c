@@ -10,34 +10,39 @@
 
 #include <semaphore.h>
 
-/* Devices, how their ranks join, what gives the same bits here, and where tables and head lie. */
-static const char *const forms[][4] = {{"A/cpu", NULL, "cpu", "away"},
-                                       {"A/cpu;B/cpu", NULL, "cpu", "home"},
-                                       {"A/cpu&B/cpu", NULL, "cpu", "away"},
-                                       {"cpu&A/cpu", NULL, "cpu", NULL},
-                                       {"A/cpu&B/cpu&C/cpu", "int4", "cpu&cpu&cpu", NULL},
-                                       {"cpu&A/cpu;B/cpu&C/cpu", NULL, "cpu", "away"},
-                                       {"A/cpu*3&B/cpu", NULL, "cpu", NULL},
-                                       {"A/cpu&B/cpu", "f16", "cpu&cpu", "away"},
-                                       {"A/cpu;B/cpu&cpu", NULL, "cpu", "away"}};
+/* Devices, what gives the same bits here, how their ranks join, and where tables and head lie. */
+static const struct {
+    const char *nodes, *here;
+    reduce_choice reduce;
+    ends_choice ends;
+} forms[] = {{"A/cpu", "cpu", REDUCE_EXACT, ENDS_AWAY},
+             {"A/cpu;B/cpu", "cpu", REDUCE_EXACT, ENDS_HOME},
+             {"A/cpu&B/cpu", "cpu", REDUCE_EXACT, ENDS_AWAY},
+             {"cpu&A/cpu", "cpu", REDUCE_EXACT, ENDS_HOME},
+             {"A/cpu&B/cpu&C/cpu", "cpu&cpu&cpu", REDUCE_INT4, ENDS_HOME},
+             {"cpu&A/cpu;B/cpu&C/cpu", "cpu", REDUCE_EXACT, ENDS_AWAY},
+             {"A/cpu*3&B/cpu", "cpu", REDUCE_EXACT, ENDS_HOME},
+             {"A/cpu&B/cpu", "cpu&cpu", REDUCE_F16, ENDS_AWAY},
+             {"A/cpu;B/cpu&cpu", "cpu", REDUCE_EXACT, ENDS_AWAY}};
 enum { FORMS = sizeof forms / sizeof *forms };
 
 static int compare_folder(const char *folder, const char *name, int turn)
 {
-    const char *which = getenv("DEVICES"), *const *form = forms[(which ? turn : turn / 8) % FORMS];
+    const char *which = getenv("DEVICES");
+    const int form = (which ? turn : turn / 8) % FORMS;
     int wrong = 0;
     nodes n;
     buf want = {0}, got = {0};
     if (which ? strcmp(which, "all") && strcmp(which, name) : turn % 8) return 0;
     const inputs x = inputs_read(folder);
-    engine_options o = {.model = folder, .devices = form[2], .reduce = form[1], .chunk = 7};
+    engine_options o = {.model = folder, .devices = forms[form].here, .choices.reduce = forms[form].reduce, .chunk = 7};
     if (add_logits_over(o, inputs_query(&x), &want)) {
         nodes_open(&n, folder, NULL);
-        o.devices = list_of(&n, form[0]);
+        o.devices = list_of(&n, forms[form].nodes);
         o.key_file = n.key;
-        o.ends = form[3];
+        o.choices.ends = forms[form].ends;
         wrong = add_logits_over(o, inputs_query(&x), &got) && !same_bytes(&want, &got);
-        if (wrong) printf("%s: other logits on %s, ends %s\n", folder, form[0], form[3] ? form[3] : "as usual");
+        if (wrong) printf("%s: other logits on %s, ends %d\n", folder, forms[form].nodes, forms[form].ends);
         nodes_close(&n);
     }
     buf_free(&want);
@@ -55,7 +60,7 @@ static void models(void **unused)
 static void wires(void **unused)
 {
     (void)unused;
-    static const char *const codec[] = {"f16", "int8", "int4"};
+    static const wire_type codec[] = {WIRE_F16, WIRE_INT8, WIRE_INT4};
     static const char *const form[][2] = {{"cpu;A/cpu;cpu", "cpu;cpu;cpu"},
                                           {"cpu;A/cpu&B/cpu;C/cpu;cpu", "cpu;cpu&cpu;cpu;cpu"},
                                           {"A/cpu;B/cpu&C/cpu", "C/cpu;A/cpu&B/cpu"},
@@ -69,14 +74,15 @@ static void wires(void **unused)
         for (int k = 0; k < 2; k++) {
             const engine_options o = {.devices = list_of(&n, form[i % 4][k]),
                                       .key_file = n.key,
-                                      .ends = i % 4 == 3 ? "away" : NULL,
-                                      .wire = codec[i / 4],
-                                      .chunk = (const int[]){1, 7, 128}[(i + k) % 3],
-                                      .codec_group = i % 2 ? 32 : 0};
+                                      .choices = {.ends = i % 4 == 3 ? ENDS_AWAY : ENDS_HOME,
+                                                  .wire = codec[i / 4],
+                                                  .codec_group = i % 2 ? 32 : 0},
+                                      .chunk = (const int[]){1, 7, 128}[(i + k) % 3]};
             assert_true(add_logits_over(o, (query){.ids = ids, .n_ids = 60}, &rows[k]));
         }
         if (!same_bytes(&rows[0], &rows[1]))
-            fail_msg("%s: other logits on %s than on %s", codec[i / 4], form[i % 4][0], form[i % 4][1]);
+            fail_msg("%s: other logits on %s than on %s", wire_infos[codec[i / 4]].name, form[i % 4][0],
+                     form[i % 4][1]);
         buf_free(&rows[0]);
         buf_free(&rows[1]);
     }
@@ -206,10 +212,14 @@ static bool hear_error(void *ctx, const token_event *ev)
 static void rows_not_held(void **unused)
 {
     (void)unused;
-    static const char *const lists[][3] = {{"A/cpu&B/cpu", "f16", NULL},
-                                           {"A/cpu&B/cpu;C/cpu", "int8", NULL},
-                                           {"A/cpu;B/cpu", NULL, "int4"},
-                                           {"cpu&A/cpu", "int4", NULL}};
+    static const struct {
+        const char *devices;
+        reduce_choice reduce;
+        wire_type wire;
+    } lists[] = {{"A/cpu&B/cpu", REDUCE_F16, WIRE_F32},
+                 {"A/cpu&B/cpu;C/cpu", REDUCE_INT8, WIRE_F32},
+                 {"A/cpu;B/cpu", REDUCE_EXACT, WIRE_INT4},
+                 {"cpu&A/cpu", REDUCE_INT4, WIRE_F32}};
     const int32_t ids[] = {5, 6, 7};
     char *dir = mem_str(temp_path("node-loud"));
     nodes n;
@@ -219,10 +229,8 @@ static void rows_not_held(void **unused)
         nodes_open(&n, dir, NULL);
         for (int i = 0; i < 4; i++) {
             const engine_options o = {.model = dir,
-                                      .devices = list_of(&n, lists[i][0]),
-                                      .ends = "away",
-                                      .reduce = lists[i][1],
-                                      .wire = lists[i][2],
+                                      .devices = list_of(&n, lists[i].devices),
+                                      .choices = {.ends = ENDS_AWAY, .reduce = lists[i].reduce, .wire = lists[i].wire},
                                       .act = "f32",
                                       .threads = 1,
                                       .key_file = n.key};
@@ -242,15 +250,16 @@ static void rows_not_held(void **unused)
             assert_ok(engine_add_query(g, &q, NULL, &e), &e);
             for (bool more = true; more;) assert_ok(engine_infer(g, &more, &e), &e);
             snprintf(want, sizeof want, "--%s %s cannot hold a row of token 0 (id 5) in layer 0",
-                     lists[i][1] ? "reduce" : "wire", lists[i][1] ? lists[i][1] : lists[i][2]);
+                     lists[i].reduce ? "reduce" : "wire",
+                     lists[i].reduce ? reduce_words[lists[i].reduce] : wire_infos[lists[i].wire].name);
             if (w) snprintf(want, sizeof want, "computed no finite numbers for token 0 (id 5) in layer 0");
-            if (!strstr(error, want)) fail_msg("%s: %s", lists[i][0], error);
+            if (!strstr(error, want)) fail_msg("%s: %s", lists[i].devices, error);
             char rank[TCP_NAME_MAX + 20]; /* the first of those that computed it */
             snprintf(rank, sizeof rank, ", %s%scpu), before any", i < 3 ? n.name[0] : "", i < 3 ? "/" : "");
-            if (w && (!strstr(error, " (rank ") || !strstr(error, rank))) fail_msg("%s: %s", lists[i][0], error);
+            if (w && (!strstr(error, " (rank ") || !strstr(error, rank))) fail_msg("%s: %s", lists[i].devices, error);
             rows = table_new(engine_describe(g)->n_vocab, IDS_MAX);
             assert_int_equal(engine_eval(g, ids, 3, -1, keep_rows, &rows, &e), ERR_LIMIT);
-            if (!strstr(e.msg, want)) fail_msg("%s: %s", lists[i][0], e.msg);
+            if (!strstr(e.msg, want)) fail_msg("%s: %s", lists[i].devices, e.msg);
             free(rows.at);
             engine_close(g);
         }
@@ -444,7 +453,7 @@ static void comes_back(void **unused)
     nodes_open(&n, NULL, NULL);
     for (int i = 0; i < 4; i++) {
         const engine_options o = {.devices = list_of(&n, lists[i]),
-                                  .ends = i == 3 ? "away" : "home",
+                                  .choices.ends = i == 3 ? ENDS_AWAY : ENDS_HOME,
                                   .threads = 1,
                                   .ctx = 256,
                                   .peer_wait = 10,

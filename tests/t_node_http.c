@@ -108,7 +108,7 @@ static void tells_what_it_does(void **unused)
 
     const engine_options o = {.model = "tests/vectors/models/llama",
                               .devices = list_of(&n, "A/cpu;B/cpu"),
-                              .ends = "away",
+                              .choices.ends = ENDS_AWAY,
                               .threads = 1,
                               .ctx = 256,
                               .key_file = n.key};

@@ -147,7 +147,7 @@ enum { WAYS = sizeof ways / sizeof *ways };
 static engine *open_way(const char *name, int i)
 {
     return open_model(name, (engine_options){.devices = ways[i].devices,
-                                             .in_flight = ways[i].in_flight,
+                                             .choices.in_flight = ways[i].in_flight,
                                              .chunk = ways[i].chunk,
                                              .max_batch = ways[i].max_batch});
 }

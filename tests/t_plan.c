@@ -332,8 +332,7 @@ static void ends_away(void **unused)
     const plan_options o = {.devices = "a:7071/cpu&b:7071/cpu;c:7071/cpu",
                             .backends = backends,
                             .max_rows = {[AXIS_TOK] = 3, [AXIS_OUT] = 3, [AXIS_ENC] = 3, [AXIS_SEQ] = 3},
-                            .ends_away = true,
-                            .wire = "int8",
+                            .choices = {.ends = ENDS_AWAY, .wire = WIRE_INT8},
                             .rank = 3};
     err e = {0};
     plan *l;

@@ -276,10 +276,10 @@ static void test_rounded_sums(void **state)
 {
     (void)state;
     static const engine_options of[] = {{.devices = "cpu:1&cpu:1"},
-                                        {.devices = "cpu:1&cpu:1", .reduce = "int8"},
-                                        {.devices = "cpu:1&cpu:1", .reduce = "int4"},
-                                        {.devices = "cpu:1*3&cpu:1", .reduce = "int4"},
-                                        {.devices = "cpu:1;cpu:1", .wire = "int8"}};
+                                        {.devices = "cpu:1&cpu:1", .choices.reduce = REDUCE_INT8},
+                                        {.devices = "cpu:1&cpu:1", .choices.reduce = REDUCE_INT4},
+                                        {.devices = "cpu:1*3&cpu:1", .choices.reduce = REDUCE_INT4},
+                                        {.devices = "cpu:1;cpu:1", .choices.wire = WIRE_INT8}};
     enum { N = sizeof of / sizeof *of };
     static written texts[QUERIES];
     fingerprint f[N];

@@ -14,9 +14,13 @@
 enum { NEW_TOKENS = 6, QUERIES = 3 };
 
 typedef struct way {
-    const char *devices, *reduce, *collective, *weights, *experts;
+    const char *devices;
+    reduce_choice reduce;
+    collective_choice collective;
+    const char *weights;
+    experts_choice experts;
     int in_flight, chunk, group;
-    const char *wire;
+    wire_type wire;
 } way;
 
 static bool take_token(void *ctx, const token_event *ev)
@@ -50,17 +54,17 @@ static bool transcribe(const char *folder, const inputs *x, const char *act, con
                               .devices = w->devices,
                               .weights = w->weights,
                               .act = act,
-                              .reduce = w->reduce,
-                              .collective = w->collective,
-                              .wire = w->wire,
-                              .codec_group = w->group,
-                              .experts = w->experts,
+                              .choices = {.reduce = w->reduce,
+                                          .collective = w->collective,
+                                          .wire = w->wire,
+                                          .codec_group = w->group,
+                                          .experts = w->experts,
+                                          .in_flight = w->in_flight},
                               .kv = "f32",
                               .ctx = IDS_MAX,
                               .threads = 1,
                               .chunk = w->chunk,
                               .max_batch = 8,
-                              .in_flight = w->in_flight,
                               .more_backends = more};
     err e = {0};
     engine *g = open_cut(&o);
@@ -112,11 +116,11 @@ static int compare_cut(const char *folder, const inputs *x, const way *w, const 
 static int compare_uncut(const char *folder, const inputs *x, const char *devices)
 {
     const way plain = {.devices = "cpu", .chunk = 128};
-    way cut = {.devices = devices, .reduce = "f32", .chunk = 128};
+    way cut = {.devices = devices, .reduce = REDUCE_F32, .chunk = 128};
     transcript want;
     assert_true(transcribe(folder, x, "f32", &plain, &want));
     int wrong = compare_cut(folder, x, &cut, &want);
-    cut.experts = "whole";
+    cut.experts = EXPERTS_WHOLE;
     if (want.has_experts) wrong += compare_cut(folder, x, &cut, &want);
     transcript_free(&want);
     return wrong;
@@ -133,9 +137,9 @@ static int compare_ways(const char *folder, const inputs *x, const way *w, int n
         bool differs = false;
         for (int k = 0; k <= QUERIES; k++) differs = differs || !same_bytes(&want.of[k], &got.of[k]);
         if (differs)
-            printf("%s on %s: %s by %s, wire %s, in chunks of %d is not %s by %s in chunks of %d\n", folder,
-                   w[i].devices, w[i].reduce, w[i].collective, w[i].wire, w[i].chunk, w[0].reduce, w[0].collective,
-                   w[0].chunk);
+            printf("%s on %s: %s by %d, wire %s, in chunks of %d is not %s by %d in chunks of %d\n", folder,
+                   w[i].devices, reduce_words[w[i].reduce], w[i].collective, wire_infos[w[i].wire].name, w[i].chunk,
+                   reduce_words[w[0].reduce], w[0].collective, w[0].chunk);
         wrong += differs;
         compared++;
         transcript_free(&got);
@@ -144,32 +148,33 @@ static int compare_ways(const char *folder, const inputs *x, const way *w, int n
     return wrong;
 }
 
-static const char *const codecs[] = {"int8", "int4", "f16", "int6", "f32"};
+static const reduce_choice codecs[] = {REDUCE_INT8, REDUCE_INT4, REDUCE_F16, REDUCE_INT6, REDUCE_F32};
 static const char *const places[] = {"cpu&cpu", "cpu&cpu&cpu", "cpu&cpu&cpu&cpu", "cpu*3&cpu", "cpu&cpu;cpu&cpu"};
 static const char *const others[] = {"fake&cpu", "cpu&fake&cpu", "fake&cpu&cpu&fake", "cpu*3&fake",
                                      "fake&cpu;cpu&fake"};
 static const char *const types[] = {NULL, "q8_b64", NULL, "q4_b64", NULL, "q8_0", NULL};
 enum { CODECS = 5, PLACES = 5, TYPES = 7 };
 
-static int compare_codec(const char *folder, const inputs *x, const char *codec, int place, int turn)
+static int compare_codec(const char *folder, const inputs *x, reduce_choice codec, int place, int turn)
 {
     const char *devices = places[place];
     const int group = turn % 3 ? 128 : 32;
-    const char *weights = types[turn % TYPES], *experts = turn % 2 ? "whole" : "column";
-    const way w[] = {
-        {devices, codec, "two_step", weights, experts, 1, 128, group},
-        {devices, codec, "one_shot", weights, experts, 2, 7, group},
-        {turn % 3 ? devices : others[place], codec, turn % 4 < 2 ? "two_step" : "auto", weights, experts, 1, 1, group}};
+    const char *weights = types[turn % TYPES], *other = turn % 3 ? devices : others[place];
+    const experts_choice experts = turn % 2 ? EXPERTS_WHOLE : EXPERTS_COLUMN;
+    const collective_choice by = turn % 4 < 2 ? COLLECTIVE_TWO_STEP : COLLECTIVE_AUTO;
+    const way w[] = {{devices, codec, COLLECTIVE_TWO_STEP, weights, experts, 1, 128, group, WIRE_F32},
+                     {devices, codec, COLLECTIVE_ONE_SHOT, weights, experts, 2, 7, group, WIRE_F32},
+                     {other, codec, by, weights, experts, 1, 1, group, WIRE_F32}};
     return compare_ways(folder, x, w, 3);
 }
 
 /* Groups that hand each other coded rows; f32 is that of one device. */
-static int compare_wire(const char *folder, const inputs *x, const char *wire, int turn)
+static int compare_wire(const char *folder, const inputs *x, wire_type wire, int turn)
 {
     static const char *const lists[][2] = {
         {"cpu;cpu", "fake;cpu"}, {"cpu;cpu&cpu", "cpu;cpu&fake"}, {"cpu&cpu*3;cpu", "fake&cpu*3;fake"}};
     const char *const *list = lists[turn % 3], *weights = types[turn % TYPES];
-    const bool plain = !strcmp(wire, "f32");
+    const bool plain = wire == WIRE_F32;
     const int group = turn % 2 ? 128 : 32;
     const way w[] = {
         {.devices = plain ? "cpu" : list[0], .weights = weights, .chunk = 128, .group = group, .wire = wire},
@@ -180,7 +185,7 @@ static int compare_wire(const char *folder, const inputs *x, const char *wire, i
 
 static int compare_folder(const char *folder, const char *name, int turn)
 {
-    static const char *const wires[] = {"int8", "f16", "int4", "f32"};
+    static const wire_type wires[] = {WIRE_INT8, WIRE_F16, WIRE_INT4, WIRE_F32};
     const char *all = getenv("REDUCE");
     if (all && strcmp(all, "all") && strcmp(all, name)) return 0;
     const inputs x = inputs_read(folder);
@@ -263,10 +268,12 @@ static bool take_ending(void *ctx, const token_event *ev)
 }
 
 /* A quiet text, and a loud one beside it. */
-static void run_texts(const char *reduce, const char *wire, ending *quiet, ending *loud)
+static void run_texts(reduce_choice reduce, wire_type wire, ending *quiet, ending *loud)
 {
-    const engine_options o = {
-        .devices = wire ? "cpu;cpu" : "cpu&cpu", .reduce = reduce, .wire = wire, .threads = 1, .kv = "f32"};
+    const engine_options o = {.devices = wire ? "cpu;cpu" : "cpu&cpu",
+                              .choices = {.reduce = reduce, .wire = wire},
+                              .threads = 1,
+                              .kv = "f32"};
     int32_t ids[2][LENGTH];
     ending *to[] = {quiet, loud};
     err e = {0};
@@ -293,18 +300,22 @@ static void run_texts(const char *reduce, const char *wire, ending *quiet, endin
 static void rows_that_a_codec_cannot_hold(void **unused)
 {
     (void)unused;
-    static const char *const names[][2] = {{"exact", NULL}, {"f32", NULL},  {"int8", NULL}, {NULL, "int8"},
-                                           {"f16", NULL},   {"int4", NULL}, {NULL, "f16"},  {NULL, "int4"}};
+    static const struct {
+        reduce_choice reduce;
+        wire_type wire;
+    } pair[] = {{REDUCE_EXACT, WIRE_F32}, {REDUCE_F32, WIRE_F32},  {REDUCE_INT8, WIRE_F32},  {REDUCE_EXACT, WIRE_INT8},
+                {REDUCE_F16, WIRE_F32},   {REDUCE_INT4, WIRE_F32}, {REDUCE_EXACT, WIRE_F16}, {REDUCE_EXACT, WIRE_INT4}};
     for (int i = 0; i < 8; i++) {
-        const char *reduce = names[i][0], *wire = names[i][1], *flag = wire ? "wire" : "reduce";
+        const reduce_choice reduce = pair[i].reduce;
+        const wire_type wire = pair[i].wire;
         ending quiet, loud;
         char want[100];
         run_texts(reduce, wire, &quiet, &loud);
         assert_int_equal(quiet.finish, FINISH_LENGTH);
         assert_int_equal(quiet.n, NEW_TOKENS);
         assert_int_equal(loud.finish, i < 4 ? FINISH_LENGTH : FINISH_ERROR);
-        snprintf(want, sizeof want, "--%s %s cannot hold a row of token 4 (id 9) in layer 0: use f32", flag,
-                 wire ? wire : reduce);
+        snprintf(want, sizeof want, "--%s %s cannot hold a row of token 4 (id 9) in layer 0: use f32",
+                 wire ? "wire" : "reduce", wire ? wire_infos[wire].name : reduce_words[reduce]);
         if (i >= 4 && !strstr(loud.error, want)) fail_msg("%s: %s", want, loud.error);
     }
 }

@@ -54,7 +54,7 @@ static void spec_then_flags(void **state)
     assert_ok(parse(&o, &over, &v, 8, argv, &e), &e);
     assert_int_equal(o.model.ctx, 5);
     assert_int_equal(o.model.threads, 3);
-    assert_string_equal(o.model.exact, "on");
+    assert_int_equal(o.model.choices.exact, EXACT_ON);
     assert_string_equal(o.model.kv, "f16");
     assert_string_equal(o.model.spec, path);
     assert_int_equal(o.serve.port, 9);

@@ -187,7 +187,7 @@ static void text_over(withheld *w, const char *devices)
 static void sums_over(withheld *w, const char *devices)
 {
     const allreduce_options o = {"4K", "f16", "two_step"};
-    const engine_options m = {.devices = devices, .codec_group = 128, .key_file = (char *)w->at->key};
+    const engine_options m = {.devices = devices, .choices.codec_group = 128, .key_file = (char *)w->at->key};
     json *root = json_new_object();
     err e = {0};
     begin(w);

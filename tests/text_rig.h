@@ -31,7 +31,7 @@ typedef struct text_way {
 static inline engine_options text_way_options(const text_way *w)
 {
     return (engine_options){
-        .devices = w->devices, .in_flight = w->in_flight, .chunk = w->chunk, .max_batch = w->max_batch};
+        .devices = w->devices, .choices.in_flight = w->in_flight, .chunk = w->chunk, .max_batch = w->max_batch};
 }
 
 /* Layers in windows and others; tests change what they need otherwise. */

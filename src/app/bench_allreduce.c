@@ -142,7 +142,7 @@ static int each_one(const allreduce_options *o, const coll_test *with, visit *v,
 
 int bench_allreduce(const allreduce_options *o, const engine_options *m, int64_t reps, json *root, err *e)
 {
-    const coll_test with = {.group = m->codec_group, .reps = reps, .seed = 1};
+    const coll_test with = {.group = m->choices.codec_group, .reps = reps, .seed = 1};
     trial_layout layout = {.bytes = 0};
     trial_options to = {.devices = m->devices, .layout = &layout, .key_file = m->key_file, .timeout = m->peer_timeout};
     visit v = {.one = note_bytes, .layout = &layout};

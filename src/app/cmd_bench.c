@@ -243,8 +243,8 @@ static void report(json *rows, const bench_row *r, const bench_run *x)
     json *row = json_add_object(rows, NULL);
     json_add_str(row, "test", r->test);
     json_add_str(row, "layout", engine_describe(x->g)->devices);
-    json_add_str(row, "reduce", o->model.reduce);
-    json_add_str(row, "wire", o->model.wire);
+    json_add_str(row, "reduce", reduce_words[o->model.choices.reduce]);
+    json_add_str(row, "wire", wire_infos[o->model.choices.wire].name);
     if (busy_as(&x->marks)) json_add_str(row, "as", busy_as(&x->marks));
     json_add_num(row, "communication_share", r->rest);
     json_add_num(row, "prompt", (double)o->prompt);

@@ -219,7 +219,6 @@ static int open_reference(engine **out, const eval_flags *f, const engine_option
                         .spec = is_spec ? f->against : NULL,
                         .act = "f32",
                         .kv = "f32",
-                        .exact = "on",
                         .ctx = m->ctx,
                         .threads = m->threads,
                         .chunk = m->chunk,

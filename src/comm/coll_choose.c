@@ -5,7 +5,9 @@
 
 const coll_kind *coll_named(span name)
 {
-    static const coll_kind *const all[] = {COLL_LIST};
+#define X(id, word, kind) &kind,
+    static const coll_kind *const all[] = {&coll_gather, COLL_REDUCE_LIST(X)};
+#undef X
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (span_is(name, all[i]->name)) return all[i];
     return NULL;

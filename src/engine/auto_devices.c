@@ -247,19 +247,12 @@ static int measure_links(choice *c, err *e)
  * element in all), of sums two. */
 static void set_exchanges(choice *c, int64_t dim)
 {
-    static const struct {
-        const char *reduce;
-        double bytes;
-    } row[] = {{"f32", 8}, {"f16", 4}, {"int8", 2}, {"int6", 1.2}, {"int4", 1.1}};
+    static const double bytes[REDUCE_COUNT] = {[REDUCE_EXACT] = 9, [REDUCE_F32] = 8,    [REDUCE_F16] = 4,
+                                               [REDUCE_INT8] = 2,  [REDUCE_INT6] = 1.2, [REDUCE_INT4] = 1.1};
     layout_task *t = &c->task;
     t->row_bytes = 4.0 * (double)dim;
-    t->exchanges = 4;
-    t->exchange_bytes = 9.0 * (double)dim;
-    for (size_t i = 0; i < sizeof row / sizeof *row; i++)
-        if (c->o.reduce && !strcmp(c->o.reduce, row[i].reduce)) {
-            t->exchanges = 2;
-            t->exchange_bytes = row[i].bytes * (double)dim;
-        }
+    t->exchanges = c->o.choices.reduce == REDUCE_EXACT ? 4 : 2;
+    t->exchange_bytes = bytes[c->o.choices.reduce] * (double)dim;
 }
 
 /* What messages cost besides their way, from those of the layers spread over all devices: to each and back. */

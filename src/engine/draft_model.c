@@ -19,7 +19,7 @@ int draft_model_open(engine **out, const engine *g, err *e)
     const engine_options *o = &g->asked;
     const engine_options small = {.model = o->draft,
                                   .act = o->act,
-                                  .exact = o->exact,
+                                  .choices.exact = o->choices.exact,
                                   .isa = o->isa,
                                   .threads = o->threads,
                                   .verify = o->verify,

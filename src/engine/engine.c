@@ -134,7 +134,7 @@ static int open_leader(engine *g, double patience, err *e)
                                .weights = o->weights,
                                .list = &g->told,
                                .sequences = g->places,
-                               .inexact = o->exact && !strcmp(o->exact, "off"),
+                               .inexact = o->choices.exact == EXACT_OFF,
                                .on_lost = peers_lost,
                                .kv_type = kv_type_of,
                                .ctx = g};
@@ -171,16 +171,8 @@ static int place(engine *g, bool first, double patience, err *e)
                                           [AXIS_ENC] = max.enc,
                                           [AXIS_EXP] = max.rows * p->n_used,
                                           [AXIS_SEQ] = max.sequences},
-                             .inexact = o->exact && !strcmp(o->exact, "off"),
-                             .act_f32 = g->served->act_f32,
-                             .reduce = o->reduce,
-                             .collective = o->collective,
-                             .wire = o->wire,
-                             .codec_group = o->codec_group,
-                             .whole_experts = o->experts && !strcmp(o->experts, "whole"),
-                             .ends_away = o->ends && !strcmp(o->ends, "away"),
-                             .far = g->leader ? leader_far(g->leader) : o->far,
-                             .in_flight = (int)o->in_flight};
+                             .choices = o->choices,
+                             .far = g->leader ? leader_far(g->leader) : o->far};
     rc = plan_open(&g->placed, p, &po, e);
     if (!rc && first) {
         g->cache.k_type = g->cache.v_type = g->kv_type = kv_type(g, g->placed);
@@ -254,11 +246,10 @@ static int place_waiting(engine *g, err *e)
 /* Options with texts of the engine's own: a plan may have to be made again. */
 static int keep_options(engine *g, const engine_options *o, err *e)
 {
-    const char **texts[] = {&g->asked.devices,     &g->asked.weights, &g->asked.isa,        &g->asked.kv,
-                            &g->asked.exact,       &g->asked.reduce,  &g->asked.collective, &g->asked.key_file,
-                            &g->asked.experts,     &g->asked.wire,    &g->asked.ends,       &g->asked.draft,
-                            &g->asked.draft_accept};
+    const char **texts[] = {&g->asked.devices,  &g->asked.weights, &g->asked.isa,         &g->asked.kv,
+                            &g->asked.key_file, &g->asked.draft,   &g->asked.draft_accept};
     g->asked = *o;
+    g->asked.choices.act_f32 = g->served->act_f32;
     int32_t *own = o->n_bans ? arena_alloc(&g->texts, (size_t)o->n_bans * sizeof *own) : NULL;
     if (o->n_bans && !own) return err_set(e, ERR_MEMORY, "out of memory for the engine");
     g->asked.bans = own;

@@ -1,7 +1,6 @@
 /* engine_params.c - the flags of every command that takes a model, as rows of engine_options. */
 #include "engine/engine_params.h"
 #include "engine/session.h"
-#include "tensor/wire.h"
 
 #define ROW(field, kind, ...)                                                                                          \
     {                                                                                                                  \
@@ -29,22 +28,7 @@ const param engine_param_rows[] = {
     ROW(peers, PARAM_TEXT, .rare = true, .keeps_bits = true, .words = "HOST:PORT,...",
         .doc =
             "nodes that may take part: without --devices, or with \"auto\", those that make a token fastest are used"),
-    ROW(reduce, PARAM_WORD, .rare = true, .otherwise = "exact", .words = "exact|f32|f16|int8|int6|int4",
-        .doc = "how devices joined by & join their parts: exact: rows are gathered, the same results as of one device; "
-               "else an all-reduce adds partial sums, coded in so many bits (int6: int4, then int8)"),
-    ROW(collective, PARAM_WORD, .rare = true, .otherwise = "auto", .words = "auto|two_step|one_shot|ring",
-        .doc = "how sums are made: in two hops, or in one with more bytes; auto: by size; both give the same results "
-               "(ring, to compare, others for other batches)"),
-    ROW(experts, PARAM_WORD, .rare = true, .otherwise = "column", .words = "column|whole",
-        .doc = "with --reduce: each device has some columns of every expert, or some experts whole (expert "
-               "parallel)"),
-    ROW(wire, PARAM_WORD, .rare = true, .otherwise = "f32", .words = "f32|f16|int8|int4",
-        .doc = "how rows pass from one group of devices to the next: f32 keeps them exactly"),
-    ROW(ends, PARAM_WORD, .rare = true, .keeps_bits = true, .otherwise = "home", .words = "home|away",
-        .doc = "embedding and output head stay with the leader, or lie with the first and last group, when these are "
-               "on nodes"),
-    ROW(codec_group, PARAM_INT, .rare = true, .otherwise = "128", .min = WIRE_GROUP_MIN, .max = WIRE_GROUP_MAX,
-        .doc = "elements that share a scale on the way between devices"),
+    PLAN_ROWS_OF_DIVISION(engine_options, choices.),
     ROW(key_file, PARAM_TEXT, .rare = true, .keeps_bits = true, .words = "FILE", .path = PATH_FILE,
         .doc = "the key that nodes share, made by `inferflow node --new-key`"),
     ROW(peer_timeout, PARAM_FLOAT, .rare = true, .keeps_bits = true, .otherwise = "3", .min = 0.1, .max = 3600,
@@ -54,10 +38,7 @@ const param engine_param_rows[] = {
     ROW(kv, PARAM_WORD, .rare = true, .words = "f32|f16|i16|q8|q4",
         .doc = "type of the KV cache; attention over i16, q8 and q4 computes with integers (default: f32 for f32 "
                "weights, i16 for matrices with int8 activations, else f16)"),
-    ROW(exact, PARAM_WORD, .rare = true, .otherwise = "on", .words = "on|off",
-        .doc = "on: deterministic: the same results on every processor, for any batch, chunk and threads; off: "
-               "bfloat16 products for "
-               "float matrices (AVX-512 BF16 only), faster in prefill; results may differ between processors"),
+    PLAN_ROW_OF_KERNELS(engine_options, choices.),
     ROW(isa, PARAM_WORD, .rare = true, .keeps_bits = true, .words = "c|avx2|avxvnni|avx512|avx512bf16|neon|dotprod",
         .doc = "instruction set of the kernels (default: the best here); only avx512bf16, which needs --exact off, "
                "changes results"),
@@ -67,9 +48,7 @@ const param engine_param_rows[] = {
         .doc = "prefill rows per step, at most (default: chosen for the machine)"),
     ROW(max_batch, PARAM_INT, .keeps_bits = true, .min = 1, .max = 4096, .alias = "slots",
         .doc = "sequences that run at once, by continuous batching (default: 256, as memory allows)"),
-    ROW(in_flight, PARAM_INT, .rare = true, .keeps_bits = true, .min = 1, .max = 64,
-        .doc = "steps under way at once: each group of devices works on another, and on the next while its ranks "
-               "exchange rows (default: groups plus one, with those of a leader's tables and head; of one group 1)"),
+    PLAN_ROW_OF_STEPS(engine_options, choices.),
     ROW(step_sequences, PARAM_INT, .rare = true, .keeps_bits = true, .min = 1, .max = 4096,
         .doc = "sequences that generate in one step (default: all; with several devices, by what a step costs)"),
     ROW(draft, PARAM_TEXT, .keeps_bits = true, .words = "PATH|ngram", .path = PATH_MODEL,

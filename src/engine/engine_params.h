@@ -1,29 +1,26 @@
 /* engine_params.h - options of every command that takes a model. */
 #pragma once
-#include "base/param.h"
+#include "plan/plan_choices.h"
 
 typedef struct engine_options {
     const char *pooling, *normalize; /* of embeddings: "cls", "mean", "last"; "on", "off"; NULL: as the model says */
     const char *spec, *model, *tokenizer, *pre, *devices, *weights, *act, *kv, *isa;
-    const char *peers;                         /* nodes that `devices` "auto" may use; NULL: none */
-    const char *exact;                         /* "on", "off"; NULL: on */
-    const char *key_file;                      /* shared with the nodes of `devices` */
-    double peer_timeout, peer_wait;            /* seconds; 0: 3, not at all */
-    const struct plan_far *far;                /* how nodes of --devices are reached; NULL: not at all */
-    const char *reduce, *collective, *experts; /* of ranks: plan/plan.h */
-    const char *wire;                          /* between groups: likewise */
-    const char *draft;                         /* where guesses come from (draft.h); NULL: there are none */
-    const char *draft_accept;                  /* "same", "exact", "pool" (sample/sample.h); NULL: same */
-    int64_t draft_max;                         /* guesses of a sequence in a step */
-    const char *ends;                          /* "home", "away": likewise; NULL: home */
-    const struct backend_use *more_backends;   /* besides those of backend_list.h, in tests; NULL: none */
+    const char *peers;                       /* nodes that `devices` "auto" may use; NULL: none */
+    const char *key_file;                    /* shared with the nodes of `devices` */
+    double peer_timeout, peer_wait;          /* seconds; 0: 3, not at all */
+    const struct plan_far *far;              /* how nodes of --devices are reached; NULL: not at all */
+    plan_choices choices;                    /* but for act_f32, which follows from the model */
+    const char *draft;                       /* where guesses come from (draft.h); NULL: there are none */
+    const char *draft_accept;                /* "same", "exact", "pool" (sample/sample.h); NULL: same */
+    int64_t draft_max;                       /* guesses of a sequence in a step */
+    const struct backend_use *more_backends; /* besides those of backend_list.h, in tests; NULL: none */
     double prefill_share; /* of the predicted time of a step in which others generate, for prompts; 0: 0.6 */
     int64_t max_queue;    /* queries that wait; 0: 1024 */
     bool verify;          /* contents_verify of the model's files before they are used */
     bool touch;           /* memory of pages, up to 256 MiB, is taken at once, not as it is used */
     const int32_t *bans;  /* [n_bans] sequences that no text may have, as query.bad; copied */
     int32_t n_bans;
-    int64_t ctx, threads, chunk, max_batch, in_flight, step_sequences, codec_group; /* 0 = default */
+    int64_t ctx, threads, chunk, max_batch, step_sequences; /* 0 = default */
 } engine_options;
 
 /* The first `source` rows name model and tokenizer; a model's program depends on the first `program` rows. */

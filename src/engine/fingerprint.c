@@ -17,9 +17,18 @@ static void add_division(const engine *g, buf *out)
     const plan *l = g->placed;
     const char *reduce = plan_reduces(l), *wire = plan_wire(l);
     if (!reduce && !wire) return;
-    const plan_options *asked = plan_asked(l);
-    buf_printf(out, "reduce %s wire %s group %lld experts %d ends %d\n", reduce ? reduce : "-", wire ? wire : "-",
-               (long long)asked->codec_group, asked->whole_experts, asked->ends_away);
+    static const struct {
+        const char *name, *key;
+    } told[] = {
+        {"reduce", "reduce"}, {"wire", "wire"}, {"group", "codec_group"}, {"experts", "experts"}, {"ends", "ends"}};
+    plan_choices c = plan_asked(l)->choices;
+    if (!reduce) c.reduce = REDUCE_EXACT;
+    if (!wire) c.wire = WIRE_F32;
+    for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
+        buf_printf(out, "%s%s ", i ? " " : "", told[i].name);
+        plan_choice_tell(out, &c, told[i].key);
+    }
+    buf_byte(out, '\n');
     for (int i = 0; i < plan_devices(l); i++) buf_printf(out, "%d %.17g\n", plan_group_of(l, i), plan_share_of(l, i));
 }
 
@@ -29,8 +38,8 @@ static int digest_arithmetic(const engine *g, fingerprint *out, err *e)
     uint8_t digest[SHA256_BYTES];
     buf text = {0};
     buf_printf(&text, "arithmetic %d cache %s %s act %s\n", ARITHMETIC, dtype_info[g->cache.k_type].name,
-               dtype_info[g->cache.v_type].name, asked->act_f32 ? "f32" : "q8");
-    if (asked->inexact) buf_printf(&text, "kernels %s\n", g->info.isa ? g->info.isa : "-");
+               dtype_info[g->cache.v_type].name, asked->choices.act_f32 ? "f32" : "q8");
+    if (asked->choices.exact == EXACT_OFF) buf_printf(&text, "kernels %s\n", g->info.isa ? g->info.isa : "-");
     add_division(g, &text);
     int rc = OK;
     if (text.bad) rc = err_set(e, ERR_MEMORY, "out of memory for a fingerprint");
@@ -70,7 +79,8 @@ static int digest_model(engine *g, fingerprint *out, err *e)
 int engine_fingerprint(engine *g, fingerprint *out, err *e)
 {
     snprintf(out->kv, sizeof out->kv, "%s", dtype_info[g->kv_type].name);
-    out->exact = !plan_asked(g->placed)->inexact && (!g->guesses.from || g->guesses.rule == GUESS_SAME);
+    out->exact = plan_asked(g->placed)->choices.exact == EXACT_ON &&
+                 (!g->guesses.from || g->guesses.rule == GUESS_SAME);
     int rc = digest_arithmetic(g, out, e);
     return rc ? rc : digest_model(g, out, e);
 }

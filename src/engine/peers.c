@@ -150,7 +150,7 @@ static void *greet_spares(void *arg)
     err e = {0};
     if (peer_self_open(&self, g->asked.key_file, &e)) return NULL; /* told by whoever opens the leader */
     self.patience = 1;
-    self.me.inexact = g->asked.exact && !strcmp(g->asked.exact, "off");
+    self.me.inexact = g->asked.choices.exact == EXACT_OFF;
     pthread_mutex_lock(&g->lock);
     while (!g->greets.stop) {
         pthread_mutex_unlock(&g->lock);

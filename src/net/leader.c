@@ -252,23 +252,16 @@ static int write_lease(const far_rank *r, int protocol, buf *out, err *e)
     lease_ask a = {.rank = r->rank,
                    .ranks = d->n,
                    .ctx = d->m->ctx,
-                   .in_flight = plan_in_flight(d->l),
                    .sequences = d->o.sequences,
-                   .act_f32 = asked->act_f32,
-                   .inexact = d->o.inexact,
-                   .whole_experts = asked->whole_experts,
-                   .ends_away = asked->ends_away,
+                   .choices = asked->choices,
                    .devices = span_str(asked->devices),
                    .weights = span_str(d->o.weights ? d->o.weights : ""),
-                   .reduce = span_str(asked->reduce ? asked->reduce : ""),
-                   .collective = span_str(asked->collective ? asked->collective : ""),
-                   .wire = span_str(asked->wire ? asked->wire : ""),
-                   .codec_group = (int32_t)asked->codec_group,
                    .model_spec = buf_span(&d->spec),
                    .list_bytes = (uint32_t)d->o.list->text.n,
                    .flat = buf_span(&d->o.list->flat),
                    .k_type = d->kv_type,
                    .v_type = d->kv_type};
+    a.choices.in_flight = plan_in_flight(d->l);
     program_identity(d->m->prog, (span){0}, a.identity); /* the spec is sent */
     for (int i = 0; i < AXIS_COUNT; i++) a.max_rows[i] = asked->max_rows[i];
     memcpy(a.token, d->nodes.token[r->rank], sizeof a.token);

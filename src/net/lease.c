@@ -143,27 +143,20 @@ static int make_ways(lease *l, const ways_shape *these, const char *mine, err *e
 /* What this lease takes without pages, or with them after plan_ready. */
 static uint64_t taken_bytes(const lease *l)
 {
-    return l->fetched + plan_taken_bytes(l->l) + l->step_bytes * (uint64_t)(l->ask.in_flight + 1);
+    return l->fetched + plan_taken_bytes(l->l) + l->step_bytes * (uint64_t)(l->ask.choices.in_flight + 1);
 }
 
 static int open_plan(lease *l, err *e)
 {
     plan_options o = {.devices = l->devices,
                       .backends = l->host->backends,
-                      .inexact = l->ask.inexact,
-                      .act_f32 = l->ask.act_f32,
-                      .reduce = *l->reduce ? l->reduce : NULL,
-                      .collective = *l->collective ? l->collective : NULL,
-                      .wire = *l->wire ? l->wire : NULL,
-                      .whole_experts = l->ask.whole_experts,
-                      .ends_away = l->ask.ends_away,
-                      .codec_group = l->ask.codec_group,
+                      .choices = l->ask.choices,
                       .rank = l->ask.rank + 1,
                       .as = l->host->as,
-                      .lends = l->host->devices,
-                      .in_flight = l->ask.in_flight};
+                      .lends = l->host->devices};
     for (int i = 0; i < AXIS_COUNT; i++) o.max_rows[i] = l->ask.max_rows[i];
-    int rc = lease_read_list(l, e);
+    int rc = err_copy(e, &l->refused);
+    if (!rc) rc = lease_read_list(l, e);
     if (!rc) rc = lease_place_model(l, &o, e);
     if (!rc && plan_segments(l->l) != l->ask.ranks) rc = err_set(e, ERR_FORMAT, "another number of ranks");
     const ways_shape these = rc ? (ways_shape){0} : ways_of_plan(l->l);
@@ -288,7 +281,7 @@ static int get_ready(lease *l, span payload, err *e)
     if (!rc && (!l->opened || l->reader)) rc = err_set(e, ERR_FORMAT, "a request for pages out of turn");
     if (rc) return rc;
     rc = step_limits_of(&limits, l->m->prog, plan_asked(l->l)->max_rows, l->ask.sequences, l->m->ctx, &cache, e);
-    if (!rc) rc = step_reader_open(&l->reader, l->m->prog, &limits, l->ask.in_flight, e);
+    if (!rc) rc = step_reader_open(&l->reader, l->m->prog, &limits, (int)l->ask.choices.in_flight, e);
     l->step_bytes = rc ? 0 : step_code_max(&limits);
     if (!rc && !(l->step_room = mem_alloc(l->step_bytes))) rc = err_set(e, ERR_MEMORY, "out of memory for steps");
     for (int k = 0; k < plan_lanes(l->l); k++) ends[l->ask.rank][k] = ways_end(l->w, l->ask.rank, k);
@@ -417,7 +410,7 @@ static int take_step(lease *l, const frame_head *h, const uint8_t *payload, err 
 {
     const step *st;
     pthread_mutex_lock(&l->lock);
-    const bool in_turn = h->channel == l->sent && l->sent < l->done + (uint64_t)l->ask.in_flight;
+    const bool in_turn = h->channel == l->sent && l->sent < l->done + (uint64_t)l->ask.choices.in_flight;
     pthread_mutex_unlock(&l->lock);
     if (!in_turn) return err_set(e, ERR_FORMAT, "step %" PRIu64 " out of turn", h->channel);
     int rc = step_read(l->reader, span_of(payload, h->bytes), &st, e);
@@ -489,13 +482,10 @@ static char *text_of(span t)
 /* What a LEASE asks for. */
 static int read_ask(lease *l, span payload, err *e)
 {
-    int rc = lease_ask_read(&l->ask, payload, peer_protocol(l->control), e);
-    if (rc) return rc;
+    int rc = lease_ask_read(&l->ask, payload, peer_protocol(l->control), &l->refused);
+    if (rc && rc != ERR_USAGE) return err_copy(e, &l->refused);
     l->devices = text_of(l->ask.devices);
     l->weights = text_of(l->ask.weights);
-    l->reduce = text_of(l->ask.reduce);
-    l->collective = text_of(l->ask.collective);
-    l->wire = text_of(l->ask.wire);
     l->text = text_of(l->ask.model_spec);
     buf_add(&l->listed, l->ask.flat.p, l->ask.flat.n);
     l->others = (ways_others){.rank = l->ask.rank, .ranks = l->ask.ranks};
@@ -504,11 +494,10 @@ static int read_ask(lease *l, span payload, err *e)
         if (l->ask.node[r].n) memcpy(l->others.node[r], l->ask.node[r].p, l->ask.node[r].n);
         l->ask.node[r] = (span){0};
     }
-    l->ask.devices = l->ask.weights = l->ask.reduce = l->ask.collective = l->ask.wire = l->ask.model_spec = (span){0};
+    l->ask.devices = l->ask.weights = l->ask.model_spec = (span){0};
     l->ask.flat = (span){0};
-    return !l->listed.bad && l->devices && l->weights && l->reduce && l->collective && l->wire && l->text
-               ? OK
-               : err_set(e, ERR_MEMORY, "out of memory for a lease");
+    return !l->listed.bad && l->devices && l->weights && l->text ? OK
+                                                                 : err_set(e, ERR_MEMORY, "out of memory for a lease");
 }
 
 /* What a TRIAL asks for. */
@@ -591,9 +580,6 @@ void lease_close(lease *l)
     buf_free(&l->pending);
     mem_free(l->devices);
     mem_free(l->weights);
-    mem_free(l->reduce);
-    mem_free(l->collective);
-    mem_free(l->wire);
     mem_free(l->text);
     catalogue_free(&l->told);
     buf_free(&l->listed);

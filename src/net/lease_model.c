@@ -30,7 +30,7 @@ static int open_model(lease *l, ckpt *given, const char *path, err *e)
                              .given = given,
                              .model_path = path,
                              .weights = *l->weights ? l->weights : NULL,
-                             .act = l->ask.act_f32 ? "f32" : NULL,
+                             .act = l->ask.choices.act_f32 ? "f32" : NULL,
                              .ctx = l->ask.ctx};
     uint8_t identity[SHA256_BYTES];
     int rc = model_open(&l->m, &o, e);

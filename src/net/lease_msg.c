@@ -36,21 +36,24 @@ static int check_end(const cursor *c, const char *what, err *e)
     return c->bad || cursor_left(c) ? err_set(e, ERR_FORMAT, "its %s is malformed", what) : OK;
 }
 
+/* Choices of a plan, in the order of a LEASE. */
+static const char *const switches[] = {"act_f32", "exact", "experts", "ends"}, *const words[] = {"reduce", "collective",
+                                                                                                 "wire"};
+enum { SWITCHES = sizeof switches / sizeof *switches, WORDS = sizeof words / sizeof *words };
+
 bool lease_ask_write(buf *out, const lease_ask *a, int protocol)
 {
-    const int32_t numbers[] = {a->rank, a->ranks, a->ctx, a->in_flight, a->sequences, a->codec_group};
+    const int32_t numbers[] = {a->rank, a->ranks, a->ctx};
     buf_add(out, a->identity, sizeof a->identity);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) buf_uint(out, (uint32_t)numbers[i], 4);
+    plan_choice_write(out, &a->choices, "in_flight");
+    buf_uint(out, (uint32_t)a->sequences, 4);
+    plan_choice_write(out, &a->choices, "codec_group");
     for (int i = 0; i < AXIS_COUNT; i++) buf_uint(out, (uint32_t)a->max_rows[i], 4);
-    buf_byte(out, a->act_f32);
-    buf_byte(out, a->inexact);
-    buf_byte(out, a->whole_experts);
-    buf_byte(out, a->ends_away);
+    for (size_t i = 0; i < SWITCHES; i++) plan_choice_write(out, &a->choices, switches[i]);
     write_text(out, a->devices);
     write_text(out, a->weights);
-    write_text(out, a->reduce);
-    write_text(out, a->collective);
-    write_text(out, a->wire);
+    for (size_t i = 0; i < WORDS; i++) plan_choice_write(out, &a->choices, words[i]);
     write_text(out, a->model_spec);
     if (protocol >= PROTOCOL_LISTS) {
         buf_add(out, a->list, SHA256_BYTES);
@@ -80,25 +83,21 @@ static dtype read_type(cursor *c)
 int lease_ask_read(lease_ask *a, span payload, int protocol, err *e)
 {
     cursor c = cursor_of(payload);
+    err unknown = {0};
     *a = (lease_ask){0};
     span hash = cursor_take(&c, SHA256_BYTES);
     if (hash.n == SHA256_BYTES) memcpy(a->identity, hash.p, SHA256_BYTES);
     a->rank = read_count(&c, LINK_RANKS_MAX - 1);
     a->ranks = read_count(&c, LINK_RANKS_MAX);
     a->ctx = read_count(&c, 1 << 24);
-    a->in_flight = read_count(&c, 64);
+    plan_choice_read(&a->choices, "in_flight", &c, &unknown);
     a->sequences = read_count(&c, 1 << 16);
-    a->codec_group = read_count(&c, 1 << 16);
+    plan_choice_read(&a->choices, "codec_group", &c, &unknown);
     for (int i = 0; i < AXIS_COUNT; i++) a->max_rows[i] = read_count(&c, COUNT_MAX);
-    a->act_f32 = cursor_u8(&c);
-    a->inexact = cursor_u8(&c);
-    a->whole_experts = cursor_u8(&c);
-    a->ends_away = cursor_u8(&c);
+    for (size_t i = 0; i < SWITCHES; i++) plan_choice_read(&a->choices, switches[i], &c, &unknown);
     a->devices = read_text(&c);
     a->weights = read_text(&c);
-    a->reduce = read_text(&c);
-    a->collective = read_text(&c);
-    a->wire = read_text(&c);
+    for (size_t i = 0; i < WORDS; i++) plan_choice_read(&a->choices, words[i], &c, &unknown);
     a->model_spec = read_text(&c);
     if (protocol >= PROTOCOL_LISTS) {
         hash = cursor_take(&c, SHA256_BYTES);
@@ -119,9 +118,10 @@ int lease_ask_read(lease_ask *a, span payload, int protocol, err *e)
             if (meets > (r != a->rank) || a->node[r].n >= TCP_NAME_MAX) c.bad = true;
         }
     }
-    if (a->rank >= a->ranks || !a->ctx || !a->in_flight || !a->sequences || !a->devices.n || !a->model_spec.n)
+    if (a->rank >= a->ranks || !a->ctx || !a->choices.in_flight || !a->sequences || !a->devices.n || !a->model_spec.n)
         c.bad = true;
-    return check_end(&c, "request for a lease", e);
+    const int rc = check_end(&c, "request for a lease", e);
+    return rc ? rc : err_copy(e, &unknown);
 }
 
 bool lease_types_write(buf *out, dtype k_type, dtype v_type)

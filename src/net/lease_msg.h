@@ -22,11 +22,11 @@ enum { LEASE_TOKEN = 16, LEASE_TEXT_MAX = 1 << 22 };
 /* What a node has to know of the plan. Texts are the reader's or the payload's memory. */
 typedef struct lease_ask {
     uint8_t identity[SHA256_BYTES]; /* of the program (program_identity), which the node's has to equal */
-    int32_t rank, ranks, ctx, in_flight, sequences, codec_group;
+    int32_t rank, ranks, ctx, sequences;
     int32_t max_rows[AXIS_COUNT];
-    bool act_f32, inexact, whole_experts, ends_away;
-    span devices, weights, reduce, collective, wire, model_spec; /* as the leader has them; or empty */
-    span flat;                  /* protocol 2: the list of the leader's tensors, in its form (net/catalogue.h) */
+    plan_choices choices;              /* in_flight: what they come to */
+    span devices, weights, model_spec; /* as the leader has them; or empty */
+    span flat;                         /* protocol 2: the list of the leader's tensors, in its form (net/catalogue.h) */
     uint8_t list[SHA256_BYTES]; /* digest of the list, and its bytes: who has not got it asks for it (GET_LIST) */
     uint32_t list_bytes;
     uint8_t token[LINK_RANKS_MAX][LEASE_TOKEN]; /* [ranks] that a connection between it and this rank has to show */
@@ -48,6 +48,7 @@ typedef struct lease_join {
 
 /* Readers: ERR_FORMAT when malformed or out of range. Writers: false when memory is short. */
 bool lease_ask_write(buf *out, const lease_ask *a, int protocol);
+/* ERR_USAGE: well formed, but a choice is none of this build. */
 int lease_ask_read(lease_ask *a, span payload, int protocol, err *e);
 bool lease_types_write(buf *out, dtype k_type, dtype v_type);
 int lease_types_read(dtype *k_type, dtype *v_type, span payload, err *e);

@@ -15,7 +15,7 @@
 /* What a device takes for int8; one of which only the node knows is taken to be like the first here. */
 static bool (*takes_of(const plan *l, const plan_rank *r))(dtype type)
 {
-    return l->act_f32 ? NULL : r->seg.be ? r->seg.be->takes_int8 : l->first->takes_int8;
+    return l->asked.choices.act_f32 ? NULL : r->seg.be ? r->seg.be->takes_int8 : l->first->takes_int8;
 }
 
 /* What all devices of a group take for int8; NULL: nothing, or they differ. */
@@ -39,7 +39,7 @@ static int cut_group(plan *l, plan_group *g, err *e)
                            .ranks = g->ranks,
                            .share = g->share,
                            .reduces = l->joins.codec,
-                           .whole_experts = l->asked.whole_experts};
+                           .whole_experts = l->asked.choices.experts == EXPERTS_WHOLE};
     if (g->ranks == 1) return OK;
     int rc = cut_open(&g->by_columns, &g->shape, group_takes(l, g), e);
     if (!rc) g->n_coll = cut_colls(g->by_columns, &g->colls);
@@ -102,7 +102,7 @@ static int open_ranks(plan *l, const plan_options *o, err *e)
         if (!is_here(l, r) || i == l->results_to) continue;
         dev_options own = {.number = r->number,
                            .sharers = drive_has_threads(l) ? sharers_of(l, r->seg.be) : 1,
-                           .inexact = o->inexact,
+                           .inexact = o->choices.exact == EXACT_OFF,
                            .own = own_options(o->backends, r->seg.be)};
         memcpy(own.max_rows, o->max_rows, sizeof own.max_rows);
         rc = rank_open(l, r, &own, e);
@@ -138,7 +138,8 @@ static int add_ends(device_entry *d, int n, const backend *be, bool away, bool *
 /* How many steps each rank may have begun. */
 static void add_lanes(plan *l, const plan_options *o)
 {
-    l->in_flight = o->in_flight > 0 ? o->in_flight : l->n_group > 1 ? plan_groups(l) + 1 : 1;
+    const int asked = (int)o->choices.in_flight;
+    l->in_flight = asked > 0 ? asked : l->n_group > 1 ? plan_groups(l) + 1 : 1;
     l->lanes = l->in_flight > 1 && l->n > l->n_group ? PLAN_LANES : 1;
     for (int i = 0; i < l->n; i++) l->ranks[i].n_lane = group_of(l, &l->ranks[i])->ranks > 1 ? l->lanes : 1;
 }
@@ -147,9 +148,10 @@ static void add_lanes(plan *l, const plan_options *o)
 static int add_devices(plan *l, const plan_options *o, err *e)
 {
     device_entry d[DEVICES_MAX];
+    const bool away = o->choices.ends == ENDS_AWAY;
     bool front = false, back = false;
     int n = devices_parse(o->devices, o->backends, d, e);
-    if (n > 0) n = add_ends(d, n, o->backends[0].be, o->ends_away, &front, &back, e);
+    if (n > 0) n = add_ends(d, n, o->backends[0].be, away, &front, &back, e);
     if (n < 0) return n;
     l->n = n;
     l->n_group = d[n - 1].group + 1;
@@ -159,7 +161,7 @@ static int add_devices(plan *l, const plan_options *o, err *e)
     if (!l->groups || !l->ranks || !l->shares) return err_set(e, ERR_MEMORY, "out of memory for the plan");
     l->groups[0].is_end = front;
     l->groups[l->n_group - 1].is_end = back;
-    l->results_to = back && o->ends_away ? n - 1 : -1;
+    l->results_to = back && away ? n - 1 : -1;
     for (int i = 0; i < n; i++) {
         plan_group *g = &l->groups[d[i].group];
         plan_rank *r = &l->ranks[i];
@@ -194,14 +196,13 @@ int plan_open(plan **out, const program *p, const plan_options *o, err *e)
     pthread_cond_init(&l->changed, NULL);
     l->p = p;
     l->asked = *o;
-    l->act_f32 = o->act_f32;
+    l->wire = o->choices.wire;
     memcpy(l->max_rows, o->max_rows, sizeof l->max_rows);
     l->self = o->rank - 1;
     l->first = o->backends[0].be;
     l->far = o->far;
-    int rc = reduction_parse(&l->joins, o->reduce, o->collective, o->codec_group, e);
-    if (!rc) rc = wire_parse(&l->wire, o->wire, e);
-    if (!rc && o->whole_experts && !l->joins.codec)
+    int rc = reduction_of(&l->joins, &o->choices, e);
+    if (!rc && o->choices.experts == EXPERTS_WHOLE && !l->joins.codec)
         rc = err_set(e, ERR_USAGE, "--experts whole: only where ranks add up their parts: give --reduce f32 or int8");
     if (!rc) rc = add_devices(l, o, e);
     if (!rc) add_lanes(l, o);

@@ -9,6 +9,7 @@
 #include "core/backend.h"
 #include "core/link.h"
 #include "plan/pace.h"
+#include "plan/plan_choices.h"
 
 #include <stdbool.h>
 
@@ -49,19 +50,11 @@ typedef struct plan_options {
     const char *devices;         /* notation of devices.h; NULL: everything on the first backend */
     const backend_use *backends; /* the first is the preferred one */
     int max_rows[AXIS_COUNT];    /* of a step */
-    bool inexact;                /* dev_options */
-    bool act_f32;                /* nothing is lowered to int8 */
     int rank;                    /* r + 1: rank r is here; 0: this process leads, and has those without a node */
     const char *lends;           /* with `rank`: which devices this process lends (devices.h); NULL: all */
     const plan_far *far;         /* NULL: no device may have a node, or this process has one rank */
-    const char *reduce;          /* --reduce: how ranks join; NULL: "exact" */
-    const char *collective;      /* --collective; NULL: "auto" */
-    const char *wire;            /* --wire: how rows pass between groups; NULL: "f32" */
-    int64_t codec_group;         /* --codec-group; 0: as usual */
-    bool whole_experts;          /* --experts whole, where ranks reduce */
+    plan_choices choices;        /* how ranks join, what passes between groups, … */
     pace as;                     /* how fast devices here pretend to be */
-    bool ends_away;              /* --ends away: tables and head lie with the outer groups, on nodes too */
-    int in_flight;               /* steps under way at most; 0: as many as groups, plus one; of one group 1 */
     /* NULL, or called with the program of each device here before its weights are read. */
     int (*before_weights)(void *ctx, const program *p, err *e);
     /* NULL, or called before memory of the devices here is filled: weights that they do not use in mapped files, and

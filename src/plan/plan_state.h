@@ -94,7 +94,6 @@ struct plan {
     const program *p;
     plan_options asked;
     int max_rows[AXIS_COUNT];
-    bool act_f32;
     reduction joins;
     wire_type wire; /* of what passes between groups */
     cache_options cache;

@@ -17,12 +17,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* X(id, name, bits of a code, bytes of a group's head) */
-#define WIRE_LIST(X)                                                                                                   \
+/* X(id, name, bits of a code, bytes of a group's head); the first ones are those of --wire. */
+#define WIRE_CHOICE_LIST(X)                                                                                            \
     X(F32, "f32", 32, 0)                                                                                               \
     X(F16, "f16", 16, 0)                                                                                               \
     X(INT8, "int8", 8, 3)                                                                                              \
-    X(INT4, "int4", 4, 3)                                                                                              \
+    X(INT4, "int4", 4, 3)
+#define WIRE_LIST(X)                                                                                                   \
+    WIRE_CHOICE_LIST(X)                                                                                                \
     X(INT8S, "int8s", 8, 2)                                                                                            \
     X(INT4S, "int4s", 4, 2)                                                                                            \
     X(Q8, "q8", 8, 4)
