@@ -58,6 +58,7 @@ OBJ   := $(SRC:%.c=$(BUILD)/obj/%.o)
 SPECS := $(wildcard specs/*.ini specs/*.gguf src/serve/page/*)
 TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/t_*.c))
 FAKE  := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/fake/*.c))
+SOFT_GPU := $(wildcard tests/gpu/*.c)
 FUZZ  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 TIME  ?= 60
 # V=1 shows whole commands; without it one short line per file.
@@ -68,7 +69,7 @@ say = @printf '  %-5s %s\n' $(1) $(2)
 endif
 
 .DEFAULT_GOAL := all
-.PHONY: all help config setup demo test check pairs weather asan ubsan tsan debug test-aarch64 test-devices \
+.PHONY: all help config setup demo test check pairs weather asan ubsan tsan debug test-aarch64 test-cuda test-devices \
   test-page lint format fuzz bench bench-model oracle netlab netlab-tools install install-strip deb uninstall clean \
   FORCE
 .SECONDARY:
@@ -142,6 +143,17 @@ $(BUILD)/tests/%: tests/%.c $(FAKE) $(BUILD)/libinferflow.a $(BUILD)/flags
 	$(Q)$(CC) $(FLAGS) $(INCLUDE) -MMD -MP -MF $(BUILD)/tests/$*.d -o $@ $< $(FAKE) $(BUILD)/libinferflow.a \
 	  $(LINK) -lcmocka $(LDLIBS)
 
+# The CUDA driver whose devices are programs, for tests of what calls it.
+$(BUILD)/gpu/libcuda.so.1: $(SOFT_GPU:%.c=$(BUILD)/gpu/%.o)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -shared -o $@.new $^ $(LINK) -lm && mv -f $@.new $@
+$(BUILD)/gpu/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(FLAGS) -fPIC -ftree-vectorize $(INCLUDE) -MMD -MP -c -o $@ $<
+GPU_TESTS = $(filter $(BUILD)/tests/t_gpu_%,$(TESTS))
+$(GPU_TESTS): $(BUILD)/gpu/libcuda.so.1
+
 PAIRS = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/pairs/*.c))
 $(BUILD)/pairs: $(PAIRS) $(BUILD)/libinferflow.a
 	$(call say,LINK,$@)
@@ -150,6 +162,8 @@ $(BUILD)/pairs: $(PAIRS) $(BUILD)/libinferflow.a
 pairs: all $(BUILD)/pairs ## every two values of two options together, in all commands (an hour)
 	INFERFLOW_BIN=$(BUILD)/inferflow $(BUILD)/pairs $(if $(PAIRS_SECONDS),--seconds $(PAIRS_SECONDS)) $(PAIRS_OF)
 
+test-cuda: all $(GPU_TESTS) ## the software GPU (build/gpu/libcuda.so.1) and what runs on it
+	@tools/run_tests.sh $(BUILD) $(GPU_TESTS)
 asan: ## the tests under AddressSanitizer and leak check
 	$(MAKE) check BUILD=build/asan CC=$(CLANG) OPT='-O1 -g' SAN='-fsanitize=address -fno-omit-frame-pointer'
 ubsan: ## the tests under UndefinedBehaviorSanitizer
@@ -268,4 +282,5 @@ $(BUILD)/flags: FORCE
 	@echo '$(subst ','\'',$(FLAGS_NOW))' | cmp -s - $@ || \
 	  { CC='$(CC)' tools/setup.sh check && echo '$(subst ','\'',$(FLAGS_NOW))' > $@; }
 
--include $(OBJ:.o=.d) $(FAKE:.o=.d) $(PAIRS:.o=.d) $(BUILD)/obj/src/app/main.d $(TESTS:%=%.d)
+-include $(OBJ:.o=.d) $(FAKE:.o=.d) $(SOFT_GPU:%.c=$(BUILD)/gpu/%.d)
+-include $(PAIRS:.o=.d) $(BUILD)/obj/src/app/main.d $(TESTS:%=%.d)

@@ -1,0 +1,146 @@
+/* drv_state.h - the software driver's own things: what the handles of its callers point to.
+ *
+ * libcuda.so.1 with devices that are programs (SOFT_GPU_...: drv_call.c). One lock holds the driver; it is let go
+ * between the turns of kernels. */
+#pragma once
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "tests/gpu/cuda_abi.h"
+#include "tests/gpu/machine.h"
+
+typedef struct drv_settings {
+    int devices, major, minor, multiprocessors;
+    size_t memory; /* of a device */
+    uint64_t seed;
+} drv_settings;
+extern drv_settings drv_set;
+
+/* What a call needs before it does anything. */
+enum { CALL_CONTEXT = 1, CALL_UNCAPTURED = 2 };
+/* Takes the lock, counts the call, fails it where SOFT_GPU_FAIL says so. Whatever it answers, drv_leave follows. */
+CUresult drv_enter(const char *name, int needs);
+CUresult drv_leave(CUresult r);
+/* Lets other threads in for a moment. */
+void drv_breathe(void);
+/* A line on stderr for what a caller did wrong. */
+__attribute__((format(printf, 1, 2))) void drv_say(const char *format, ...);
+
+typedef struct drv_counts {
+    uint64_t calls, launches, graph_launches, to_device, bytes_to_device, to_host, bytes_to_host, on_device,
+        bytes_on_device, sets, allocations, bytes_allocated, host_allocations, synchronizations;
+} drv_counts;
+extern drv_counts drv_count;
+
+typedef struct context {
+    int device, retained;
+    bool alive;
+    CUresult broken; /* a kernel's fault: the answer to everything from then on */
+    struct stream *null_stream;
+    struct stream *streams; /* all, also destroyed ones */
+} context;
+context *drv_current(void);
+
+typedef struct module {
+    context *cx;
+    program *p;
+    int n_function;
+    struct function *functions;
+} module;
+
+typedef struct function {
+    module *of;
+    int index;
+    uint32_t dynamic_most;
+} function;
+
+typedef enum { OP_KERNEL, OP_COPY, OP_SET, OP_NOTHING, OP_GRAPH } op_kind;
+
+/* One piece of work of a stream or of a graph. */
+typedef struct op {
+    op_kind kind;
+    context *cx;
+    function *fn; /* OP_KERNEL */
+    uint32_t grid[3], dim[3], dynamic;
+    uint8_t *params;
+    uint64_t to, from; /* OP_COPY, OP_SET: device addresses, or host addresses */
+    bool to_host, from_host;
+    uint8_t *staged; /* a copy of pageable memory that was taken at the call */
+    size_t bytes;
+    uint32_t value;
+    int unit; /* of OP_SET: 1 or 4 bytes */
+    struct graph_run *run;
+    launch *running;
+    int n_wait;
+    struct {
+        struct stream *s;
+        uint64_t count;
+    } * waits;
+    struct op *next;
+} op;
+
+op *op_new(op_kind kind, context *cx);
+void op_free(op *o);
+/* A copy for a graph that is replayed. */
+op *op_copy(const op *o);
+/* Goes on with it; true when it is done. A fault breaks the context. */
+bool op_step(op *o);
+
+typedef struct stream {
+    context *cx;
+    bool blocking, alive;
+    uint64_t queued, done;
+    op *first, *last;
+    struct capture *capture;
+    int n_tail; /* of a capture: the nodes that the next one follows */
+    int *tail;
+    struct stream *next;
+} stream;
+
+/* The stream of a handle: NULL and the two constants are the context's own. NULL for a wrong one. */
+stream *stream_of(CUstream s);
+/* Gives o to the stream, or to the graph that captures it. o is the stream's from then on, also after an error. */
+CUresult stream_add(stream *s, op *o);
+/* Runs work in an order of the seed's until the stream has done count. */
+CUresult stream_run_until(stream *s, uint64_t count);
+CUresult stream_run_context(context *cx);
+/* A little work of somebody's. False where nothing could go on. */
+bool stream_progress(void);
+
+typedef struct event {
+    context *cx;
+    bool timed, recorded;
+    stream *s;
+    uint64_t count;
+    double at; /* ms */
+    struct capture *capture;
+    int n_tail;
+    int *tail;
+} event;
+
+/* Work that is being captured, then a graph. */
+typedef struct node {
+    op *o;
+    int n_after;
+    int *after;
+} node;
+typedef struct capture {
+    int mode;
+    bool broken;
+    stream *origin;
+    pthread_t thread;
+    int n_node;
+    node *nodes;
+    struct capture *next;
+} capture;
+
+/* Adds o to the stream's capture. */
+CUresult capture_add(stream *s, op *o);
+/* CUDA_SUCCESS where this thread may do what a capture forbids; else the capture is broken. */
+CUresult capture_forbids(void);
+/* An event of a capture stands for its stream's nodes; a stream that waits for it joins. */
+void capture_record(event *e, stream *s);
+CUresult capture_wait(stream *s, const event *e);
+/* A graph on its way: step it; true when done. */
+bool graph_run_step(struct graph_run *r);
+void graph_run_free(struct graph_run *r);

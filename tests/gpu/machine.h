@@ -1,0 +1,61 @@
+/* machine.h - a launch of a kernel: its blocks, their warps, and how they take turns.
+ *
+ * All state is explicit, so a launch goes on for some instructions and stops anywhere; launches of several streams
+ * interleave. The order of warps and blocks comes from a seed. */
+#pragma once
+#include "tests/gpu/gpu_memory.h"
+#include "tests/gpu/ptx_program.h"
+
+enum { BARRIER_SYNC, BARRIER_ARRIVE, BARRIER_POPC, BARRIER_AND, BARRIER_OR }; /* mode of a barrier's instruction */
+enum { PARAM_BYTES = 32764, BARRIERS = 16, WARPS = 32 };
+
+typedef struct barrier {
+    int expected; /* threads; 0: all that live */
+    int arrived;
+    uint32_t sum, all, any; /* of bar.red */
+} barrier;
+
+typedef struct block {
+    struct launch *of;
+    uint32_t id[3];
+    uint64_t number;
+    int n_warp, live; /* live: threads that have not ended */
+    warp *warps;
+    uint8_t *shared;
+    uint32_t shared_bytes;
+    uint64_t ran; /* instructions since it began */
+    barrier bar[BARRIERS];
+} block;
+
+typedef struct launch {
+    const program *p;
+    int function, device;
+    uint32_t grid[3], dim[3], dynamic;
+    uint8_t params[PARAM_BYTES];
+    uint64_t next, count; /* blocks */
+    int n_resident, window;
+    block **resident;
+    block *spare;          /* memory of a block that has ended */
+    uint64_t idle;         /* instructions since a block has ended */
+    int fault;             /* an error of the driver's, 0 for none */
+    const gpu_range *near; /* where the last address was */
+    uint64_t random;
+} launch;
+
+enum { FAULT_ADDRESS = 700, FAULT_LAUNCH = 719, FAULT_MISALIGNED = 716, FAULT_INSTRUCTION = 715, FAULT_ASSERT = 710 };
+
+/* Grid and block are checked by the caller. */
+launch *launch_new(const program *p, int function, const uint32_t grid[3], const uint32_t dim[3], uint32_t dynamic);
+/* Goes on for about that many instructions of warps; true when all blocks have ended or one has failed. */
+bool launch_run(launch *l, int64_t budget);
+void launch_free(launch *l);
+/* Instructions of warps and of lanes that ran in this process. */
+extern uint64_t machine_warp_instructions;
+
+/* A warp's instruction has failed for a lane: a line on stderr, and the launch ends. */
+__attribute__((format(printf, 4, 5))) void machine_fault(warp *w, int lane, int code, const char *format, ...);
+
+/* Threads have come to a barrier: count of them are expected, 0 for all. They wait unless arrive_only. */
+void block_barrier(warp *w, uint32_t mask, int id, int count, bool arrive_only);
+
+uint64_t machine_random(uint64_t *state);
