@@ -20,7 +20,9 @@ typedef struct plan_case {
 static inline int rig_plan_open(plan **l, const program *p, const plan_case *c, err *e)
 {
     const backend_use cpu[] = {{&cpu_backend, &c->cpu}, {0}};
-    plan_options o = {.devices = c->devices,
+    device_list devices;
+    int rc = device_list_parse(&devices, c->devices ? c->devices : "cpu", c->backends ? c->backends : cpu, e);
+    plan_options o = {.devices = &devices,
                       .backends = c->backends ? c->backends : cpu,
                       .choices = {.exact = c->inexact ? EXACT_OFF : EXACT_ON, .in_flight = c->in_flight},
                       .as = c->as};
@@ -30,7 +32,8 @@ static inline int rig_plan_open(plan **l, const program *p, const plan_case *c, 
     if (p->n_used) o.max_rows[AXIS_EXP] = c->rows * p->n_used;
     for (int g = 0; g < GROUP_MAX; g++) cache.n_page[g] = c->pages;
     cache.n_slot = 2 * c->rows;
-    int rc = plan_open(l, p, &o, e);
+    if (!rc) rc = plan_open(l, p, &o, e);
+    device_list_close(&devices);
     if (!rc && (rc = plan_ready(*l, &cache, NULL, e))) {
         plan_close(*l);
         *l = NULL;

@@ -23,16 +23,52 @@ static void notation(void **unused)
 {
     (void)unused;
     err e = {0};
-    device_entry d[DEVICES_MAX];
-    assert_int_equal(devices_parse(NULL, backends, d, &e), 1);
-    assert_true(d[0].be == &cpu_backend && d[0].number == -1 && d[0].share == 1);
-    assert_int_equal(devices_parse("a:7071/cuda:1&[::1]:70/cpu*2;cpu&cpu:1", backends, d, &e), 4);
+    device_list l;
+    assert_ok(device_list_parse(&l, NULL, backends, &e), &e);
+    const device_entry *d = l.all;
+    assert_true(l.n == 1 && d[0].be == &cpu_backend && d[0].number == -1 && d[0].share == 1);
+    device_list_close(&l);
+    assert_ok(device_list_parse(&l, "a:7071/cuda:1&[::1]:70/cpu*2;cpu&cpu:1", backends, &e), &e);
+    d = l.all;
+    assert_int_equal(l.n, 4);
     assert_true(!strcmp(d[0].node, "a:7071") && !d[0].be && !strcmp(d[0].name, "cuda") && d[0].number == 1);
     assert_true(!strcmp(d[1].node, "[::1]:70") && d[1].be == &cpu_backend && d[1].share == 2 && d[1].group == 0);
     assert_true(!d[2].node[0] && d[2].group == 1 && d[3].group == 1 && d[3].number == 1);
-    assert_int_equal(devices_parse("cpu:2*3; cpu ;auto*0.5", backends, d, &e), 3);
+    device_list_close(&l);
+    assert_ok(device_list_parse(&l, "cpu:2*3; cpu ;auto*0.5", backends, &e), &e);
+    d = l.all;
+    assert_int_equal(l.n, 3);
     assert_true(d[0].number == 2 && d[0].share == 3 && d[1].number == -1 && d[2].share == 0.5 &&
                 d[2].be == &cpu_backend);
+    device_list_close(&l);
+}
+
+/* A place has the alternative that is chosen; the text is of these, as it was written but for blanks. */
+static void alternatives(void **unused)
+{
+    (void)unused;
+    err e = {0};
+    device_list l;
+    buf text = {0};
+    assert_ok(device_list_parse(&l, "a:1/cpu*02|b:1/cpu | cpu:3;cpu &c:1/cpu|a:1/cpu", backends, &e), &e);
+    assert_int_equal(l.n, 3);
+    assert_true(device_alternatives(&l, 0) == 3 && device_alternatives(&l, 1) == 1 && device_alternatives(&l, 2) == 2);
+    assert_true(device_list_text(&l, &text));
+    assert_string_equal(buf_cstr(&text), "a:1/cpu*02;cpu&c:1/cpu");
+    l.chosen[0] = 2, l.chosen[2] = 1;
+    text.n = 0;
+    assert_true(device_list_text(&l, &text));
+    assert_string_equal(buf_cstr(&text), "cpu:3;cpu&a:1/cpu");
+    assert_true(device_at(&l, 0)->number == 3 && device_at(&l, 2)->group == 1);
+    buf_free(&text);
+    device_list_close(&l);
+    for (int n = DEVICES_MAX; n <= DEVICES_MAX + 1; n++) { /* and no more */
+        e = (err){0};
+        for (int i = 0; i < n; i++) buf_str(&text, i ? "&cpu|cpu" : "cpu");
+        assert_int_equal(device_list_parse(&l, buf_cstr(&text), backends, &e), n > DEVICES_MAX ? ERR_USAGE : OK);
+        buf_free(&text);
+        device_list_close(&l);
+    }
 }
 
 static void bad_notation(void **unused)
@@ -49,16 +85,19 @@ static void bad_notation(void **unused)
         {"::1:70/cpu", "host:port"},  {"h:70/", "no device"},
         {"cpu:1:2", "number"},        {"cpu*nan", "positive"},
         {"cpu*1e999", "positive"},    {"cpu:99999999999999999999", "number"},
+        {"cpu||cpu", "empty device"}, {"a:1/cpu|gpu;cpu", "no device \"gpu\""},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         err e = {0};
-        device_entry d[DEVICES_MAX];
-        assert_int_equal(devices_parse(bad[i][0], backends, d, &e), ERR_USAGE);
+        device_list l;
+        assert_int_equal(device_list_parse(&l, bad[i][0], backends, &e), ERR_USAGE);
+        device_list_close(&l);
         if (!strstr(e.msg, bad[i][1])) fail_msg("%s: %s", bad[i][0], e.msg);
     }
     err e = {0};
-    device_entry d[DEVICES_MAX];
-    devices_parse("tpu", backends, d, &e);
+    device_list l;
+    device_list_parse(&l, "tpu", backends, &e);
+    device_list_close(&l);
     assert_non_null(strstr(e.msg, "available: cpu, cpu:N"));
 }
 
@@ -85,7 +124,10 @@ static void lent_devices(void **unused)
     device_entry d[DEVICES_MAX];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         err e = {0};
-        assert_int_equal(devices_parse(cases[i].asked, backends, d, &e), 1);
+        device_list l;
+        assert_ok(device_list_parse(&l, cases[i].asked, backends, &e), &e);
+        d[0] = l.all[0];
+        device_list_close(&l);
         int rc = devices_find_lent(cases[i].lent, backends, d, &e);
         assert_int_equal(rc, cases[i].why ? ERR_USAGE : OK);
         if (cases[i].why) assert_string_equal(e.msg, cases[i].why);
@@ -299,13 +341,16 @@ static void devices_elsewhere(void **unused)
 {
     (void)unused;
     program *p = random_model(&small, 1);
-    const plan_options o = {.devices = "a:7071/cpu&b:7071/cpu;c:7071/cuda:1",
+    device_list devices;
+    err e = {0};
+    assert_ok(device_list_parse(&devices, "a:7071/cpu&b:7071/cpu;c:7071/cuda:1", backends, &e), &e);
+    const plan_options o = {.devices = &devices,
                             .backends = backends,
                             .max_rows = {[AXIS_TOK] = 3, [AXIS_OUT] = 3, [AXIS_ENC] = 3, [AXIS_SEQ] = 3},
                             .rank = 2};
-    err e = {0};
     plan *l;
     assert_ok(plan_open(&l, p, &o, &e), &e);
+    device_list_close(&devices);
     buf text = {0};
     assert_ok(plan_text(l, false, &text, &e), &e);
     const char *s = buf_cstr(&text);
@@ -329,14 +374,17 @@ static void ends_away(void **unused)
 {
     (void)unused;
     program *p = random_model(&small, 1);
-    const plan_options o = {.devices = "a:7071/cpu&b:7071/cpu;c:7071/cpu",
+    device_list devices;
+    err e = {0};
+    assert_ok(device_list_parse(&devices, "a:7071/cpu&b:7071/cpu;c:7071/cpu", backends, &e), &e);
+    const plan_options o = {.devices = &devices,
                             .backends = backends,
                             .max_rows = {[AXIS_TOK] = 3, [AXIS_OUT] = 3, [AXIS_ENC] = 3, [AXIS_SEQ] = 3},
                             .choices = {.ends = ENDS_AWAY, .wire = WIRE_INT8},
                             .rank = 3};
-    err e = {0};
     plan *l;
     assert_ok(plan_open(&l, p, &o, &e), &e);
+    device_list_close(&devices);
     assert_int_equal(plan_segment(l, 2)->p->ops[plan_segment(l, 2)->p->n_op - 1].out, p->entries[ENTRY_HEAD].out);
     buf text = {0};
     assert_ok(plan_text(l, false, &text, &e), &e);
@@ -360,6 +408,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(notation),
                                        cmocka_unit_test(bad_notation),
+                                       cmocka_unit_test(alternatives),
                                        cmocka_unit_test(lent_devices),
                                        cmocka_unit_test(places),
                                        cmocka_unit_test(shares),

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "cpu/cpu_backend.h"
 #include "engine/engine_state.h"
 #include "node_rig.h"
 #include "serve/server.h"
@@ -252,12 +253,17 @@ static void errors_name_nodes(void **unused)
         {"a:1/cpu;b:1/cpu|t:1/cpu", "a:1", NULL},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-        spares s = {{0}};
+        static const backend_use backends[] = {{&cpu_backend, NULL}, {0}};
+        device_list l;
         buf now = {0};
-        assert_int_equal(spares_turn(&s, row[i][0], row[i][1]), row[i][2] != NULL);
-        assert_true(spares_apply(&s, row[i][0], &now));
+        err e = {0};
+        assert_ok(device_list_parse(&l, row[i][0], backends, &e), &e);
+        assert_int_equal(spares_turn(&l, row[i][1]), row[i][2] != NULL);
+        assert_int_equal(spares_any(&l), row[i][2] != NULL);
+        assert_true(device_list_text(&l, &now));
         if (row[i][2]) assert_string_equal(buf_cstr(&now), row[i][2]);
         buf_free(&now);
+        device_list_close(&l);
     }
 }
 

@@ -88,16 +88,15 @@ static int list_ranks(const char *devices, const char *isa, trial_layout *l, con
 #undef X
     const cpu_table *table = isa ? cpu_kernels_named(isa) : NULL;
     if (isa && !table) return err_set(e, ERR_USAGE, "--isa %s: this processor does not have it", isa);
-    l->n = devices_parse(devices, backends, l->device, e);
-    if (l->n < 0) return l->n;
-    if (l->n == 1 || l->device[l->n - 1].group > 0)
+    const device_list *all = &l->devices;
+    const int rc = device_list_parse(&l->devices, devices, backends, e);
+    if (rc) return rc;
+    if (all->n == 1 || device_at(all, all->n - 1)->group > 0)
         return err_set(e, ERR_USAGE,
                        "--devices %s: bench allreduce takes one group of several devices, as in "
                        "'cpu:1&cpu:1'",
                        devices ? devices : "auto");
-    for (int i = 0; i < l->n; i++) {
-        wire[i] = table ? table->wire : backend_wire(l->device[i].be);
-    }
+    for (int i = 0; i < all->n; i++) wire[i] = table ? table->wire : backend_wire(device_at(all, i)->be);
     return OK;
 }
 
@@ -111,7 +110,7 @@ typedef struct visit {
 /* The largest message of all tests. */
 static int note_bytes(visit *v, const coll_test *t, err *e)
 {
-    const uint64_t bytes = trial_message_bytes(t, v->layout->n);
+    const uint64_t bytes = trial_message_bytes(t, v->layout->devices.n);
     (void)e;
     if (bytes > v->layout->bytes) v->layout->bytes = bytes;
     return OK;
@@ -121,7 +120,7 @@ static int measure_one(visit *v, const coll_test *t, err *e)
 {
     coll_score s;
     int rc = trial_run(v->trial, t, &s, e);
-    if (!rc) report(v->rows, t, v->layout->n, &s);
+    if (!rc) report(v->rows, t, v->layout->devices.n, &s);
     return rc;
 }
 
@@ -149,12 +148,14 @@ int bench_allreduce(const allreduce_options *o, const engine_options *m, int64_t
     int rc = list_ranks(m->devices, m->isa, &layout, to.wire, e);
     if (!rc) rc = each_one(o, &with, &v, e);
     if (!rc) rc = trial_open(&v.trial, &to, e);
-    if (rc) return rc;
-    json_add_num(root, "ranks", layout.n);
-    v.rows = json_add_array(root, "rows");
-    v.one = measure_one;
-    rc = each_one(o, &with, &v, e);
-    trial_close(v.trial);
+    if (!rc) {
+        json_add_num(root, "ranks", layout.devices.n);
+        v.rows = json_add_array(root, "rows");
+        v.one = measure_one;
+        rc = each_one(o, &with, &v, e);
+        trial_close(v.trial);
+    }
+    device_list_close(&layout.devices);
     return rc;
 }
 

@@ -17,15 +17,16 @@ static int list_nodes(const char *devices, address to[PEERS_MAX], int *n, err *e
 #define X(name, options) {&name, NULL},
     static const backend_use backends[] = {BACKEND_LIST(X){NULL, NULL}};
 #undef X
-    device_entry entry[DEVICES_MAX];
-    const int all = devices_parse(devices, backends, entry, e);
-    int rc = all < 0 ? all : OK;
+    device_list l;
+    int rc = device_list_parse(&l, devices, backends, e);
     *n = 0;
-    for (int i = 0; i < all && !rc; i++) {
-        bool known = !entry[i].node[0];
-        for (int j = 0; j < i && !known; j++) known = !strcmp(entry[i].node, entry[j].node);
-        if (!known) rc = address_parse(&to[(*n)++], entry[i].node, false, e);
+    for (int i = 0; i < l.n && !rc; i++) {
+        const char *node = device_at(&l, i)->node;
+        bool known = !*node;
+        for (int j = 0; j < i && !known; j++) known = !strcmp(node, device_at(&l, j)->node);
+        if (!known) rc = address_parse(&to[(*n)++], node, false, e);
     }
+    device_list_close(&l);
     return rc || *n ? rc : err_set(e, ERR_USAGE, "bench link: --peers is missing: HOST:PORT,...");
 }
 

@@ -141,14 +141,15 @@ static int open_leader(engine *g, double patience, err *e)
     return leader_open(&g->leader, g->served, &lo, e);
 }
 
-static int choose_devices(engine *g, err *e)
+/* The devices chosen now, as the engine is described. */
+static int tell_devices(engine *g, err *e)
 {
-    g->devices.n = 0;
+    g->devices_text.n = 0;
     g->info.devices = "cpu";
     if (!g->asked.devices) return OK;
-    if (!spares_apply(&g->spare, g->asked.devices, &g->devices))
+    if (!device_list_text(&g->devices, &g->devices_text))
         return err_set(e, ERR_MEMORY, "out of memory for the list of devices");
-    g->info.devices = buf_cstr(&g->devices);
+    g->info.devices = buf_cstr(&g->devices_text);
     return OK;
 }
 
@@ -161,10 +162,10 @@ static int place(engine *g, bool first, double patience, err *e)
     const cpu_options cpu = {.threads = g->info.threads, .isa = o->isa};
     backend_use backends[BACKENDS_MAX];
     list_backends(o, &cpu, backends);
-    int rc = choose_devices(g, e);
+    int rc = tell_devices(g, e);
     if (!rc && !o->far && o->key_file) rc = open_leader(g, patience, e);
     if (rc) return rc;
-    const plan_options po = {.devices = o->devices ? buf_cstr(&g->devices) : NULL,
+    const plan_options po = {.devices = &g->devices,
                              .backends = backends,
                              .max_rows = {[AXIS_TOK] = max.rows,
                                           [AXIS_OUT] = max.outs,
@@ -233,7 +234,7 @@ static int place_waiting(engine *g, err *e)
     for (;;) {
         err own = {0};
         int rc = place_most(g, true, SEQUENCES_LEAST, engine_patience(until - clock_now()), &own);
-        const bool other = rc && g->asked.devices && spares_turn(&g->spare, g->asked.devices, own.who);
+        const bool other = rc && spares_turn(&g->devices, own.who);
         const bool waits = rc == ERR_IO || rc == ERR_BUSY || (other && rc == ERR_UNAVAILABLE);
         if (!waits || !g->asked.key_file || clock_now() >= until) return err_copy(e, &own);
         if (!said) log_line(LOG_WARN, "%s: waiting up to %.0f s for it", own.msg, g->asked.peer_wait);
@@ -279,8 +280,7 @@ static int open_parts(engine *g, err *e)
     if (!rc) rc = place_waiting(g, e);
     if (!rc) peers_look(g, true);
     if (!rc) peers_greet(g);
-    if (!rc && g->asked.devices && !spares_apply(&g->spare, g->asked.devices, &g->served_by))
-        rc = err_set(e, ERR_MEMORY, "out of memory for the engine");
+    g->served_by = g->devices;
     if (!rc && g->cache.n_slot) rc = pages_open(&g->slots, g->cache.n_slot, e);
     for (uint32_t i = 0; i < p->n_group && !rc; i++) {
         rc = pages_open(&g->pages[i], g->cache.n_page[i], e);
@@ -389,8 +389,8 @@ int engine_of_model(engine **out, model *m, void (*drop)(model *m), const engine
     backend_use backends[BACKENDS_MAX];
     list_backends(o, &cpu, backends);
     int chunk = 0, sequences = 0, rc = keep_options(g, o, e);
-    if (!rc) rc = choose_devices(g, e);
-    if (!rc) rc = plan_prefers(o->devices ? buf_cstr(&g->devices) : NULL, backends, &chunk, &sequences, e);
+    if (!rc) rc = device_list_parse(&g->devices, o->devices, backends, e);
+    if (!rc) plan_prefers(&g->devices, backends, &chunk, &sequences);
     describe(g, o, chunk, sequences);
     g->step_sequences = (int)o->step_sequences;
     if (!rc) rc = open_parts(g, e);
@@ -510,8 +510,8 @@ void engine_close(engine *g)
     arena_free(&g->texts);
     mem_free(g->peers);
     mem_free(g->peers_before);
-    buf_free(&g->devices);
-    buf_free(&g->served_by);
+    device_list_close(&g->devices);
+    buf_free(&g->devices_text);
     steps_close(&g->steps);
     tree_close(&g->names);
     mem_free(g->ready);

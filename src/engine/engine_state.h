@@ -59,9 +59,9 @@ struct engine {
     engine_options asked; /* with texts in `texts` */
     arena texts;
     cache_options cache;
-    spares spare;  /* which alternatives of `asked.devices` are in use */
-    buf devices;   /* the list with these */
-    buf served_by; /* the list when all were there last */
+    device_list devices;   /* `asked.devices`, with the alternatives in use */
+    buf devices_text;      /* the list with these */
+    device_list served_by; /* a copy of `devices`, when all were there last */
     struct {
         bool is;
         double since, next; /* clock_now: of the loss, of the next attempt */

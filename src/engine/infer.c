@@ -272,7 +272,7 @@ static void add_stats(engine *g, const engine_stats *did)
     st->preemptions = g->preemptions;
     keep_count(g, &st->disk_read, &st->disk_written);
     st->running = g->n_running;
-    st->spare = spares_any(&g->spare);
+    st->spare = spares_any(&g->devices);
     st->in_flight = steps_under_way(&g->steps);
     slots_note(g);
     st->pages_used = used;

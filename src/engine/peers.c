@@ -22,26 +22,16 @@ static engine_peer *find(engine *g, const char *name)
     return NULL;
 }
 
-/* Nodes stand before '/', after what joins devices. */
 int peers_open(engine *g, err *e)
 {
+    const device_list *l = &g->devices;
     g->peers = mem_zero(DEVICES_MAX, sizeof *g->peers);
     g->peers_before = mem_zero(DEVICES_MAX, sizeof *g->peers_before);
     if (!g->peers || !g->peers_before) return err_set(e, ERR_MEMORY, "out of memory for the engine");
-    for (const char *at = g->asked.devices; at && *at && g->n_peer < DEVICES_MAX;) {
-        const size_t n = strcspn(at, ";&|");
-        const char *slash = memchr(at, '/', n);
-        while (*at == ' ') at++;
-        char name[sizeof g->peers->name];
-        if (slash && slash > at && (size_t)(slash - at) < sizeof name) {
-            snprintf(name, sizeof name, "%.*s", (int)(slash - at), at);
-            if (!find(g, name)) {
-                g->peers[g->n_peer].state = ENGINE_PEER_AWAY;
-                memcpy(g->peers[g->n_peer++].name, name, sizeof name);
-            }
-        }
-        at += strcspn(at, ";&|");
-        at += *at != 0;
+    for (const device_entry *d = l->all; d < l->all + l->first[l->n] && g->n_peer < DEVICES_MAX; d++) {
+        if (!*d->node || find(g, d->node)) continue;
+        g->peers[g->n_peer].state = ENGINE_PEER_AWAY;
+        memcpy(g->peers[g->n_peer++].name, d->node, sizeof d->node);
     }
     return OK;
 }
@@ -166,7 +156,7 @@ static void *greet_spares(void *arg)
 void peers_greet(engine *g)
 {
     cond_open(&g->greets.woken);
-    if (g->asked.key_file && g->asked.devices && strchr(g->asked.devices, '|'))
+    if (g->asked.key_file && spares_exist(&g->devices))
         g->greets.runs = pthread_create(&g->greets.thread, NULL, greet_spares, g) == 0;
 }
 

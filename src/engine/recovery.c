@@ -10,7 +10,6 @@
 #include "net/leader.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 /* Seconds between attempts; while there is nothing to do, a look at the queue. */
@@ -69,7 +68,7 @@ static void begin(engine *g, const err *why, bool lost)
     sessions_free_gone(g);
     schedule_requeue(g);
     engine_unplace(g);
-    if (g->asked.devices) spares_turn(&g->spare, g->asked.devices, why->who);
+    spares_turn(&g->devices, why->who);
     if (made) g->away.losses = 0, g->away.waited = 0;
     g->away.losses += lost;
     g->away.made = g->stats.generated_tokens;
@@ -103,9 +102,9 @@ bool recovery_begin(engine *g, const batch *failed)
 bool recovery_leaves(engine *g)
 {
     err why = {0};
-    spares other = g->spare;
-    if (!g->leader || !g->asked.devices || !leader_is_left(g->leader, &why)) return false;
-    if (!spares_turn(&other, g->asked.devices, why.who)) return false;
+    device_list other = g->devices;
+    if (!g->leader || !leader_is_left(g->leader, &why)) return false;
+    if (!spares_turn(&other, why.who)) return false;
     if (steps_under_way(&g->steps)) return true;
     begin(g, &why, false);
     log_line(LOG_INFO, "%s: its spare takes its part", why.msg);
@@ -145,21 +144,19 @@ static void end_queries(engine *g, bool all)
     sessions_free_gone(g);
 }
 
+/* The node of a device; here, the device. */
+static span name_of(const device_entry *d) { return *d->node ? span_str(d->node) : d->text; }
+
 /* A line for each node whose part another one has taken. */
 static void tell_spares(engine *g)
 {
-    buf now = {0};
-    if (!g->asked.devices || !spares_apply(&g->spare, g->asked.devices, &now)) return;
-    const char *a = buf_cstr(&g->served_by), *b = buf_cstr(&now);
-    while (a && *a && *b) {
-        const int n = (int)strcspn(a, ";&"), m = (int)strcspn(b, ";&");
-        if (n != m || strncmp(a, b, (size_t)n))
-            log_line(LOG_WARN, "%.*s takes the part of %.*s", (int)strcspn(b, "/;&"), b, (int)strcspn(a, "/;&"), a);
-        a += n + (a[n] != 0);
-        b += m + (b[m] != 0);
+    for (int i = 0; i < g->devices.n; i++) {
+        const span before = name_of(device_at(&g->served_by, i)), now = name_of(device_at(&g->devices, i));
+        if (g->served_by.chosen[i] != g->devices.chosen[i])
+            log_line(LOG_WARN, "%.*s takes the part of %.*s", (int)now.n, (const char *)now.p, (int)before.n,
+                     (const char *)before.p);
     }
-    buf_free(&g->served_by);
-    g->served_by = now;
+    g->served_by = g->devices;
 }
 
 void recovery_go_on(engine *g)
@@ -184,7 +181,7 @@ void recovery_go_on(engine *g)
         return;
     }
     engine_unplace(g);
-    if (g->asked.devices && spares_turn(&g->spare, g->asked.devices, e.who)) rc = ERR_IO; /* another one may do */
+    if (spares_turn(&g->devices, e.who)) rc = ERR_IO; /* another one may do */
     const bool final = rc != ERR_IO && rc != ERR_BUSY && rc != ERR_CANCELLED && rc != ERR_UNAVAILABLE;
     set_why(g, &e, g->away.vain);
     if (final && !g->away.told) log_line(LOG_WARN, "%s: texts end, and new ones too as long as that is so", e.msg);

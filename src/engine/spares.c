@@ -3,81 +3,33 @@
 
 #include <string.h>
 
-/* The alternatives of one position: text up to ';' or '&'. */
-static span position(const char **at)
-{
-    const span s = span_of(*at, strcspn(*at, ";&"));
-    *at += s.n;
-    return s;
-}
-
-static int count(span s)
-{
-    int n = 1;
-    for (size_t i = 0; i < s.n; i++) n += s.p[i] == '|';
-    return n;
-}
-
-/* Alternative k, without blanks around it. */
-static span alternative(span s, int k)
-{
-    for (; k; k--) {
-        const uint8_t *bar = memchr(s.p, '|', s.n);
-        s.n -= (size_t)(bar + 1 - s.p);
-        s.p = bar + 1;
-    }
-    const uint8_t *bar = memchr(s.p, '|', s.n);
-    if (bar) s.n = (size_t)(bar - s.p);
-    while (s.n && s.p[0] == ' ') s.p++, s.n--;
-    while (s.n && s.p[s.n - 1] == ' ') s.n--;
-    return s;
-}
-
-bool spares_any(const spares *s)
+bool spares_any(const device_list *l)
 {
     bool any = false;
-    for (int i = 0; i < DEVICES_MAX; i++) any = any || s->of[i];
+    for (int i = 0; i < l->n; i++) any = any || l->chosen[i];
     return any;
 }
 
-bool spares_apply(const spares *s, const char *list, buf *out)
-{
-    const char *at = list;
-    for (int i = 0;; i++) {
-        const span all = position(&at);
-        const int n = count(all);
-        const span one = alternative(all, i < DEVICES_MAX ? s->of[i] % n : 0);
-        buf_add(out, one.p, one.n);
-        if (!*at) return !out->bad;
-        buf_byte(out, (uint8_t)*at++);
-    }
-}
+bool spares_exist(const device_list *l) { return l->first[l->n] > l->n; }
 
-static bool turn(spares *s, const char *list, span node)
+static bool turn(device_list *l, span node)
 {
-    const char *at = list;
     bool any = false;
-    for (int i = 0; i < DEVICES_MAX; i++) {
-        const span all = position(&at);
-        const int n = count(all);
-        const span one = alternative(all, s->of[i] % n);
-        const uint8_t *slash = memchr(one.p, '/', one.n);
-        if (slash && n > 1 && span_eq(span_of(one.p, (size_t)(slash - one.p)), node)) {
-            s->of[i] = (uint8_t)((s->of[i] + 1) % n);
-            any = true;
-        }
-        if (!*at) break;
-        at++;
+    for (int i = 0; i < l->n; i++) {
+        const int n = device_alternatives(l, i);
+        if (n == 1 || !span_is(node, device_at(l, i)->node)) continue;
+        l->chosen[i] = (l->chosen[i] + 1) % n;
+        any = true;
     }
     return any;
 }
 
-bool spares_turn(spares *s, const char *list, const char *who)
+bool spares_turn(device_list *l, const char *who)
 {
     bool any = false;
     for (size_t n; *who && !any; who += n + (who[n] != 0)) {
         n = strcspn(who, " ");
-        any = turn(s, list, span_of(who, n));
+        any = turn(l, span_of(who, n));
     }
     return any;
 }

@@ -43,6 +43,7 @@ struct leader {
     peer_self self;
     plan *l;
     buf spec;        /* of the model, as nodes are told */
+    buf devices;     /* the list, the same */
     dtype kv_type;   /* the same */
     int n;           /* ranks of the plan */
     far_rank *ranks; /* [n] those here are empty */
@@ -254,7 +255,7 @@ static int write_lease(const far_rank *r, int protocol, buf *out, err *e)
                    .ctx = d->m->ctx,
                    .sequences = d->o.sequences,
                    .choices = asked->choices,
-                   .devices = span_str(asked->devices),
+                   .devices = buf_span(&d->devices),
                    .weights = span_str(d->o.weights ? d->o.weights : ""),
                    .model_spec = buf_span(&d->spec),
                    .list_bytes = (uint32_t)d->o.list->text.n,
@@ -363,6 +364,8 @@ static int far_open(void *self, plan *l, err *e)
     for (int i = 0; i < d->n && !rc; i++)
         if (is_far(d, i)) rc = address_parse(&d->nodes.at[i], plan_node(l, i), false, e);
     buf_free(&d->spec);
+    if (!rc && !device_list_text(plan_asked(l)->devices, &d->devices))
+        rc = err_set(e, ERR_MEMORY, "out of memory for the list of devices");
     if (!rc) rc = model_own_spec_text(d->m, NULL, &d->spec, e);
     if (!rc) rc = own_list_make(d->o.list, d->m, e);
     if (!rc) rc = at_once(d->n, dial_far, d, e);
@@ -572,5 +575,6 @@ void leader_close(leader *d)
     if (!d) return;
     asking_close(&d->asks);
     buf_free(&d->spec);
+    buf_free(&d->devices);
     mem_free(d);
 }

@@ -148,7 +148,7 @@ static uint64_t taken_bytes(const lease *l)
 
 static int open_plan(lease *l, err *e)
 {
-    plan_options o = {.devices = l->devices,
+    plan_options o = {.devices = &l->devices,
                       .backends = l->host->backends,
                       .choices = l->ask.choices,
                       .rank = l->ask.rank + 1,
@@ -171,7 +171,7 @@ static int open_trial(lease *l, err *e)
     const ways_shape these = trial_shape(l->trial);
     const uint64_t left = loan_left(l->host->memory);
     int rc = l->trial->bytes > left ? loan_refuse(l->host->memory, left, l->trial->bytes, e) : OK;
-    if (!rc) rc = make_ways(l, &these, l->trial->device[l->ask.rank].node, e);
+    if (!rc) rc = make_ways(l, &these, device_at(&l->trial->devices, l->ask.rank)->node, e);
     l->side.w = l->w;
     l->side.rank = l->ask.rank;
     l->opened = !rc;
@@ -484,7 +484,7 @@ static int read_ask(lease *l, span payload, err *e)
 {
     int rc = lease_ask_read(&l->ask, payload, peer_protocol(l->control), &l->refused);
     if (rc && rc != ERR_USAGE) return err_copy(e, &l->refused);
-    l->devices = text_of(l->ask.devices);
+    char *devices = text_of(l->ask.devices);
     l->weights = text_of(l->ask.weights);
     l->text = text_of(l->ask.model_spec);
     buf_add(&l->listed, l->ask.flat.p, l->ask.flat.n);
@@ -496,8 +496,10 @@ static int read_ask(lease *l, span payload, err *e)
     }
     l->ask.devices = l->ask.weights = l->ask.model_spec = (span){0};
     l->ask.flat = (span){0};
-    return !l->listed.bad && l->devices && l->weights && l->text ? OK
-                                                                 : err_set(e, ERR_MEMORY, "out of memory for a lease");
+    if (devices) device_list_parse(&l->devices, devices, l->host->backends, &l->refused);
+    mem_free(devices);
+    return !l->listed.bad && l->weights && l->text && devices ? OK
+                                                              : err_set(e, ERR_MEMORY, "out of memory for a lease");
 }
 
 /* What a TRIAL asks for. */
@@ -507,16 +509,18 @@ static int read_trial(lease *l, span payload, err *e)
     l->trial = mem_zero(1, sizeof *l->trial);
     int rc = l->trial ? trial_ask_read(&a, payload, e) : err_set(e, ERR_MEMORY, "out of memory for a trial");
     if (rc) return rc;
-    l->devices = text_of(a.devices);
+    char *devices = text_of(a.devices);
     l->trial->bytes = a.bytes;
     l->ask.rank = a.rank;
     l->ask.ranks = a.ranks;
     memcpy(l->ask.token, a.token, sizeof a.token);
-    l->trial->n = l->devices ? devices_parse(l->devices, l->host->backends, l->trial->device, e)
-                             : err_set(e, ERR_MEMORY, "out of memory for a trial");
-    if (l->trial->n < 0) return l->trial->n;
-    device_entry *own = &l->trial->device[a.rank];
-    if (l->trial->n != a.ranks) return err_set(e, ERR_FORMAT, "%d devices for %d ranks", l->trial->n, a.ranks);
+    device_list *all = &l->trial->devices;
+    rc = devices ? device_list_parse(all, devices, l->host->backends, e)
+                 : err_set(e, ERR_MEMORY, "out of memory for a trial");
+    mem_free(devices);
+    if (rc) return rc;
+    if (all->n != a.ranks) return err_set(e, ERR_FORMAT, "%d devices for %d ranks", all->n, a.ranks);
+    device_entry *own = device_at(all, a.rank);
     int missing = devices_find_lent(l->host->devices, l->host->backends, own, e);
     if (missing) return missing;
     l->side.wire = backend_wire(own->be);
@@ -569,6 +573,7 @@ void lease_close(lease *l)
     lease_stop(l);
     ways_close(l->w);
     trial_side_close(&l->side);
+    if (l->trial) device_list_close(&l->trial->devices);
     mem_free(l->trial);
     plan_close(l->l);
     step_reader_close(l->reader);
@@ -578,7 +583,7 @@ void lease_close(lease *l)
     loan_return(l->host->memory, &l->loan);
     mem_free(l->step_room);
     buf_free(&l->pending);
-    mem_free(l->devices);
+    device_list_close(&l->devices);
     mem_free(l->weights);
     mem_free(l->text);
     catalogue_free(&l->told);

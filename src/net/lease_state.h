@@ -14,10 +14,11 @@
 struct lease {
     const lease_host *host;
     peer *control;
-    lease_ask ask;                  /* without its texts */
-    err refused;                    /* a choice of it that this build does not have */
-    char *devices, *weights, *text; /* text: the spec */
-    buf listed;                     /* the catalogue, as it came */
+    lease_ask ask; /* without its texts */
+    err refused;   /* a choice or a device of it that this build does not have */
+    device_list devices;
+    char *weights, *text; /* text: the spec */
+    buf listed;           /* the catalogue, as it came */
     catalogue told;
     model *m;
     store *parts; /* of the leader's checkpoint, where the model is made of it; else NULL */

@@ -34,7 +34,7 @@ struct trial {
     asking asks;
 };
 
-static bool is_far(const trial *t, int r) { return t->o->layout->device[r].node[0] != 0; }
+static bool is_far(const trial *t, int r) { return device_at(&t->o->layout->devices, r)->node[0] != 0; }
 
 /* ---- nodes */
 
@@ -65,7 +65,7 @@ static int ask_rank(void *ctx, int i, err *e)
     memcpy(a.token, t->nodes.token[r->rank], sizeof a.token);
     trial_ask_write(&message, &a);
     int rc = message.n > FRAME_SMALL ? err_set(e, ERR_LIMIT, "the list of devices is too long for nodes") : OK;
-    if (!rc) rc = address_parse(at, t->o->layout->device[r->rank].node, false, e);
+    if (!rc) rc = address_parse(at, device_at(&t->o->layout->devices, r->rank)->node, false, e);
     if (!rc) rc = peer_dial(&r->control, at, &t->self, &use, e);
     if (!rc) rc = question_ask(&r->q, r->control, MSG_TRIAL, &message, e);
     buf_free(&message);
@@ -96,7 +96,7 @@ int trial_open(trial **out, const trial_options *o, err *e)
     const ways_use use = {t, ways_lost};
     asking_open(&t->asks, on_lost, t);
     t->o = o;
-    t->n = o->layout->n;
+    t->n = o->layout->devices.n;
     t->ranks = mem_zero((size_t)t->n, sizeof *t->ranks);
     int rc = t->ranks ? OK : err_set(e, ERR_MEMORY, "out of memory for ranks");
     for (int i = 0; i < t->n && !rc; i++) {

@@ -11,13 +11,13 @@ static uint64_t layout_bytes(const void *of, int a, int b, int channel)
 
 static const char *layout_node(const void *of, int rank)
 {
-    const char *node = ((const trial_layout *)of)->device[rank].node;
+    const char *node = device_at(&((const trial_layout *)of)->devices, rank)->node;
     return *node ? node : NULL;
 }
 
 ways_shape trial_shape(const trial_layout *l)
 {
-    return (ways_shape){l->n, 1, COLL_CHANNELS, l, layout_bytes, layout_node};
+    return (ways_shape){l->devices.n, 1, COLL_CHANNELS, l, layout_bytes, layout_node};
 }
 
 /* What is posted lies in a half of a rank's memory. */

@@ -6,9 +6,8 @@
 
 /* Who measures. */
 typedef struct trial_layout {
-    int n;
-    device_entry device[DEVICES_MAX]; /* [n] ranks */
-    uint64_t bytes;                   /* of a message between two, at most */
+    device_list devices; /* of one group: a rank each */
+    uint64_t bytes;      /* of a message between two, at most */
 } trial_layout;
 
 /* A rank; {.wire, .ways, .rank} is a valid one. */

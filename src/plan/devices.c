@@ -1,6 +1,8 @@
 /* devices.c - see devices.h. */
 #include "plan/devices.h"
 
+#include "base/mem.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -64,7 +66,7 @@ static int parse_node(span part, size_t n, char node[DEVICE_NODE], err *e)
 static int parse_device(span part, const char *list, const backend_use *backends, device_entry *d, err *e)
 {
     char word[64], names[256];
-    *d = (device_entry){.number = -1, .share = 1};
+    *d = (device_entry){.number = -1, .share = 1, .text = part};
     if (part.n == 0)
         return err_set(e, ERR_USAGE, "--devices: \"%.64s\": an empty device; available: %s", list,
                        offered(backends, names, sizeof names));
@@ -105,19 +107,50 @@ static span next_device(const char **at, const char *ends)
     return part;
 }
 
-int devices_parse(const char *text, const backend_use *backends, device_entry out[DEVICES_MAX], err *e)
+/* Room for as many devices as the text may have. */
+static int make_room(device_list *l, const char *text, err *e)
 {
-    const char *list = text && *text ? text : "auto", *at = list;
-    int group = 0;
-    for (int n = 0;; n++) {
-        if (n == DEVICES_MAX) return err_set(e, ERR_USAGE, "--devices: more than %d devices", DEVICES_MAX);
-        const span part = next_device(&at, ";&");
-        int rc = parse_device(part, list, backends, &out[n], e);
+    size_t most = 1;
+    for (const char *c = text; *c; c++) most += strchr(";&|", *c) != NULL;
+    l->text = mem_str(text);
+    l->all = mem_array(most, sizeof *l->all);
+    return l->text && l->all ? OK : err_set(e, ERR_MEMORY, "out of memory for the list of devices");
+}
+
+int device_list_parse(device_list *l, const char *text, const backend_use *backends, err *e)
+{
+    *l = (device_list){.n = 0};
+    int rc = make_room(l, text && *text ? text : "auto", e), group = 0;
+    if (rc) return rc;
+    for (const char *at = l->text;; at++) {
+        device_entry *d = &l->all[l->first[l->n + 1]++];
+        rc = parse_device(next_device(&at, ";&|"), l->text, backends, d, e);
         if (rc) return rc;
-        out[n].group = group;
-        if (!*at) return n + 1;
-        group += *at++ == ';';
+        d->group = group;
+        if (*at == '|') continue;
+        l->n++;
+        if (!*at) return OK;
+        if (l->n == DEVICES_MAX) return err_set(e, ERR_USAGE, "--devices: more than %d devices", DEVICES_MAX);
+        l->first[l->n + 1] = l->first[l->n];
+        group += *at == ';';
     }
+}
+
+bool device_list_text(const device_list *l, buf *out)
+{
+    for (int i = 0; i < l->n; i++) {
+        const device_entry *d = device_at(l, i);
+        if (i) buf_byte(out, d->group == device_at(l, i - 1)->group ? '&' : ';');
+        buf_add(out, d->text.p, d->text.n);
+    }
+    return !out->bad;
+}
+
+void device_list_close(device_list *l)
+{
+    mem_free(l->all);
+    mem_free(l->text);
+    *l = (device_list){.n = 0};
 }
 
 int devices_lent(const char *text, const backend_use *backends, device_entry out[DEVICES_MAX], err *e)

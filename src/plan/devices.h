@@ -2,9 +2,9 @@
  * section 4).
  *
  *     list   = group { ";" group }          groups follow one another: each has some layers
- *     group  = device { "&" device }        its ranks divide the heads and columns of these layers
+ *     group  = place { "&" place }          its ranks divide the heads and columns of these layers
+ *     place  = device { "|" device }        the first of them, or one of its spares (engine/spares.h)
  *     device = [ node "/" ] name [ ":" number ] [ "*" share ]
- *                                            (spares after '|' are chosen before: engine/spares.h)
  *     node   = host ":" port | "[" v6 "]:" port           another process, which lends the device
  *
  * "cpu" uses all cores of this process, "cpu:2" two threads; a device may appear more than once. A share is a positive
@@ -24,13 +24,30 @@ typedef struct device_entry {
     int number;             /* after ':'; -1 when absent */
     int group;              /* 0, 1, … */
     double share;
+    span text; /* as the list has it */
 } device_entry;
 
-/* Parses `text` (NULL: "auto") against the list of backends. Returns the number of devices, group by group, or a
- * negative code with a message that quotes the offending part and names what is available. */
-int devices_parse(const char *text, const backend_use *backends, device_entry out[DEVICES_MAX], err *e);
+/* A copy of the struct may choose other alternatives; its memory is that of the one that was parsed. */
+typedef struct device_list {
+    int n;                      /* places, group by group */
+    int chosen[DEVICES_MAX];    /* [n] the alternative that each place has now: 0 the first */
+    int first[DEVICES_MAX + 1]; /* [n + 1] in `all`: the alternatives of place i are first[i] … first[i + 1] - 1 */
+    device_entry *all;
+    char *text;
+} device_list;
 
-/* Devices that a node lends, "cpu:1,cpu": names and numbers alone. As devices_parse. */
+/* Parses `text` (NULL: "auto") against the list of backends. ERR_USAGE: the message quotes the offending part and names
+ * what is available. Closed with device_list_close, also after an error. */
+int device_list_parse(device_list *out, const char *text, const backend_use *backends, err *e);
+/* The device that place i has now. */
+static inline device_entry *device_at(const device_list *l, int i) { return &l->all[l->first[i] + l->chosen[i]]; }
+static inline int device_alternatives(const device_list *l, int i) { return l->first[i + 1] - l->first[i]; }
+/* The list with the devices chosen now alone. False: memory is short. */
+bool device_list_text(const device_list *l, buf *out);
+void device_list_close(device_list *l); /* {0} ok */
+
+/* Devices that a node lends, "cpu:1,cpu": names and numbers alone. Returns their number, or a negative code as
+ * device_list_parse. */
 int devices_lent(const char *text, const backend_use *backends, device_entry out[DEVICES_MAX], err *e);
 /* Finds device d among those that a node lends (NULL: all of its backends, with any number). One without a number is
  * whatever the node lends of that kind: the one of the largest number, which d gets, where none is lent without.

@@ -150,8 +150,9 @@ static int add_devices(plan *l, const plan_options *o, err *e)
     device_entry d[DEVICES_MAX];
     const bool away = o->choices.ends == ENDS_AWAY;
     bool front = false, back = false;
-    int n = devices_parse(o->devices, o->backends, d, e);
-    if (n > 0) n = add_ends(d, n, o->backends[0].be, away, &front, &back, e);
+    int n = o->devices->n;
+    for (int i = 0; i < n; i++) d[i] = *device_at(o->devices, i);
+    n = add_ends(d, n, o->backends[0].be, away, &front, &back, e);
     if (n < 0) return n;
     l->n = n;
     l->n_group = d[n - 1].group + 1;
@@ -273,17 +274,14 @@ void plan_close(plan *l)
 
 /* ---- questions */
 
-int plan_prefers(const char *devices, const backend_use *backends, int *chunk, int *sequences, err *e)
+void plan_prefers(const device_list *devices, const backend_use *backends, int *chunk, int *sequences)
 {
-    device_entry d[DEVICES_MAX];
-    int n = devices_parse(devices, backends, d, e);
-    if (n < 0) return n;
-    for (int i = 0; i < n; i++) {
-        const backend *be = d[i].be ? d[i].be : backends[0].be;
+    for (int i = 0; i < devices->n; i++) {
+        const device_entry *d = device_at(devices, i);
+        const backend *be = d->be ? d->be : backends[0].be;
         if (i == 0 || be->chunk < *chunk) *chunk = be->chunk;
         if (i == 0 || be->sequences < *sequences) *sequences = be->sequences;
     }
-    return OK;
 }
 
 bool plan_takes_int8(const plan *l)

@@ -8,6 +8,7 @@
 #pragma once
 #include "core/backend.h"
 #include "core/link.h"
+#include "plan/devices.h"
 #include "plan/pace.h"
 #include "plan/plan_choices.h"
 
@@ -47,7 +48,7 @@ typedef struct plan_far {
 } plan_far;
 
 typedef struct plan_options {
-    const char *devices;         /* notation of devices.h; NULL: everything on the first backend */
+    const device_list *devices;  /* read while the plan opens */
     const backend_use *backends; /* the first is the preferred one */
     int max_rows[AXIS_COUNT];    /* of a step */
     int rank;                    /* r + 1: rank r is here; 0: this process leads, and has those without a node */
@@ -64,7 +65,7 @@ typedef struct plan_options {
 } plan_options;
 
 /* Rows of a prompt and sequences in a step that suit all devices of the list. */
-int plan_prefers(const char *devices, const backend_use *backends, int *chunk, int *sequences, err *e);
+void plan_prefers(const device_list *devices, const backend_use *backends, int *chunk, int *sequences);
 
 /* Cuts, lowers each segment for its device, opens devices, places activations and weights. The program and its
  * checkpoint must outlive the plan. */
