@@ -54,6 +54,8 @@ bool decode_flow(decoder *d);
 bool decode_memory(decoder *d);
 bool decode_move(decoder *d);
 bool decode_warp(decoder *d);
+bool decode_matrix(decoder *d);
+bool decode_copy(decoder *d);
 bool decode_atomic(decoder *d);
 
 /* The space that the name tells, and [address] as a row, of 64 bits or of 32, and an offset (ops_memory.c). */

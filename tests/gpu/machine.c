@@ -1,5 +1,6 @@
 /* machine.c - blocks of a launch and their turns. */
 #include "tests/gpu/machine.h"
+#include "tests/gpu/copies.h"
 #include "tests/gpu/warp.h"
 
 #include <stdarg.h>
@@ -157,7 +158,7 @@ static void block_free(block *b)
     for (int i = 0; i < b->n_warp; i++) {
         free(b->warps[i].file);
         free(b->warps[i].local);
-        free(b->warps[i].copies);
+        copies_forget(&b->warps[i]);
     }
     free(b->warps);
     free(b->shared);
@@ -187,6 +188,7 @@ static void begin_block(launch *l)
         w->at = 0;
         w->spins = 0;
         w->now = NULL;
+        copies_forget(w);
         w->g[0] = (group){.mask = w->live, .pc = l->p->entry[l->function]};
         fill_specials(w, b);
     }
