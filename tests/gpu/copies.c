@@ -54,8 +54,8 @@ static void begin_copy(warp *w, const inst *in, uint32_t mask)
         uint32_t filled = in->o[2] == NO_ROW ? in->n : row(w, in->o[2])[l];
         if (in->o[3] != NO_ROW && *row(w, in->o[3]) >> l & 1) filled = 0;
         if (filled > in->n) machine_fault(w, l, FAULT_LAUNCH, "copies %u bytes of %u", filled, in->n);
-        if (!access_at(w, l, SPACE_SHARED, to, in->n, in->n, ACCESS_WRITE)) return;
-        if (filled && !access_at(w, l, SPACE_GLOBAL, from, filled, in->n, ACCESS_READ)) return;
+        if (!access_at(w, l, SPACE_SHARED, to, in->n, in->n, TOUCH_WRITE)) return;
+        if (filled && !access_at(w, l, SPACE_GLOBAL, from, filled, in->n, TOUCH_READ)) return;
         *GROW(c->list, c->n) = (lane_copy){l, c->closed[l], to, from, in->n, (uint8_t)filled};
     }
 }
@@ -69,8 +69,8 @@ static void close_group(warp *w, const inst *in, uint32_t mask)
 
 static void carry_out(warp *w, const lane_copy *c)
 {
-    uint8_t *to = access_at(w, c->lane, SPACE_SHARED, c->to, c->bytes, c->bytes, ACCESS_WRITE);
-    const uint8_t *from = c->filled ? access_at(w, c->lane, SPACE_GLOBAL, c->from, c->filled, c->bytes, ACCESS_READ)
+    uint8_t *to = access_at(w, c->lane, SPACE_SHARED, c->to, c->bytes, c->bytes, TOUCH_WRITE);
+    const uint8_t *from = c->filled ? access_at(w, c->lane, SPACE_GLOBAL, c->from, c->filled, c->bytes, TOUCH_READ)
                                     : to;
     if (!to || !from) return;
     if (c->filled) memcpy(to, from, c->filled);

@@ -9,7 +9,15 @@
 
 static context *contexts[64]; /* that have streams */
 static int n_context;
-static uint64_t random_state;
+
+static uint64_t chance(void)
+{
+    static uint64_t state;
+    static bool seeded;
+    if (!seeded) state = drv_set.seed;
+    seeded = true;
+    return machine_random(&state);
+}
 
 static void know_context(context *cx)
 {
@@ -92,10 +100,9 @@ bool stream_progress(void)
 {
     int n = 0;
     stream *chosen = NULL;
-    if (!random_state) random_state = drv_set.seed;
     for (int i = 0; i < n_context; i++)
         for (stream *s = contexts[i]->streams; s; s = s->next)
-            if (may_run(s) && machine_random(&random_state) % (uint64_t)++n == 0) chosen = s;
+            if (may_run(s) && chance() % (uint64_t)++n == 0) chosen = s;
     if (chosen) run_some(chosen);
     return chosen != NULL;
 }
@@ -115,7 +122,7 @@ CUresult stream_run_until(stream *s, uint64_t count)
 {
     context *cx = s->cx;
     /* Half of the time only what is waited for runs, half of the time anything. */
-    const bool lazy = machine_random(&random_state) & 1;
+    const bool lazy = chance() & 1;
     while (s->done < count && !cx->broken) {
         if (!(lazy ? step_towards(s, 0) : stream_progress())) {
             if (lazy && stream_progress()) continue;

@@ -35,6 +35,7 @@ struct inst {
     uint8_t kind;   /* an instruction's own: element_kind, cmp ... */
     uint8_t n;      /* elements of a vector */
     uint8_t mode;   /* an instruction's own */
+    uint8_t order;  /* of memory: race.h */
     int32_t target; /* place in the code of a branch or of what is called */
     int32_t line;   /* of the PTX text */
     int64_t imm;

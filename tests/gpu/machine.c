@@ -1,6 +1,7 @@
 /* machine.c - blocks of a launch and their turns. */
 #include "tests/gpu/machine.h"
 #include "tests/gpu/copies.h"
+#include "tests/gpu/race.h"
 #include "tests/gpu/warp.h"
 
 #include <stdarg.h>
@@ -58,10 +59,12 @@ static void release(block *b, int id)
                     *d = yes ? *d | g->mask : *d & ~g->mask;
                 }
             }
+            race_go_on(w, g->mask, id);
             g->state = GROUP_RUNS;
             g->pc++;
         }
     }
+    race_barrier_done(b, id);
     *bar = (barrier){.all = 1};
 }
 
@@ -74,6 +77,7 @@ void block_barrier(warp *w, uint32_t mask, int id, int count, bool arrive_only)
         if (bar->arrived && bar->expected != count) machine_fault(w, 0, FAULT_LAUNCH, "barrier %d with two counts", id);
         bar->expected = count;
         bar->arrived += __builtin_popcount(mask);
+        race_arrive(w, mask, id);
         if (!arrive_only) {
             group *g = warp_take(w, mask);
             g->state = GROUP_AT_BARRIER;
@@ -162,6 +166,8 @@ static void block_free(block *b)
     }
     free(b->warps);
     free(b->shared);
+    race_shadow_free(b->shadow);
+    free(b->race);
     free(b);
 }
 
@@ -192,6 +198,7 @@ static void begin_block(launch *l)
         w->g[0] = (group){.mask = w->live, .pc = l->p->entry[l->function]};
         fill_specials(w, b);
     }
+    race_begin_block(b);
     l->resident[l->n_resident++] = b;
 }
 
@@ -234,6 +241,7 @@ launch *launch_new(const program *p, int function, const uint32_t grid[3], const
     l->window = 2;
     l->resident = calloc(RESIDENT, sizeof *l->resident);
     if (!l->resident) abort();
+    race_begin_launch(l);
     return l;
 }
 
@@ -249,6 +257,7 @@ bool launch_run(launch *l, int64_t budget)
         machine_warp_instructions += (uint64_t)n;
         l->idle += (uint64_t)n;
         if (!b->live) {
+            race_end_block(b);
             l->resident[i] = l->resident[--l->n_resident];
             block_free(l->spare);
             l->spare = b;
@@ -263,7 +272,11 @@ bool launch_run(launch *l, int64_t budget)
 
 void launch_free(launch *l)
 {
-    for (int i = 0; i < l->n_resident; i++) block_free(l->resident[i]);
+    for (int i = 0; i < l->n_resident; i++) {
+        race_end_block(l->resident[i]);
+        block_free(l->resident[i]);
+    }
+    race_end_launch(l);
     block_free(l->spare);
     free(l->resident);
     free(l);

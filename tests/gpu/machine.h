@@ -24,6 +24,8 @@ typedef struct block {
     uint8_t *shared;
     uint32_t shared_bytes;
     uint64_t ran; /* instructions since it began */
+    struct race_block *race;
+    struct gpu_shadow *shadow; /* of shared */
     barrier bar[BARRIERS];
 } block;
 
@@ -35,11 +37,12 @@ typedef struct launch {
     uint64_t next, count; /* blocks */
     int n_resident, window;
     block **resident;
-    block *spare;          /* memory of a block that has ended */
-    uint64_t idle;         /* instructions since a block has ended */
-    int fault;             /* an error of the driver's, 0 for none */
-    const gpu_range *near; /* where the last address was */
+    block *spare;    /* memory of a block that has ended */
+    uint64_t idle;   /* instructions since a block has ended */
+    int fault;       /* an error of the driver's, 0 for none */
+    gpu_range *near; /* where the last address was */
     uint64_t random;
+    struct race_launch *race;
 } launch;
 
 enum { FAULT_ADDRESS = 700, FAULT_LAUNCH = 719, FAULT_MISALIGNED = 716, FAULT_INSTRUCTION = 715, FAULT_ASSERT = 710 };

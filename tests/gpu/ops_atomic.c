@@ -1,5 +1,5 @@
-/* ops_atomic.c - atom and red: lanes one after the other. The orders and scopes that they name hold by themselves, as
- * nothing here runs at the same time. */
+/* ops_atomic.c - atom and red: lanes one after the other. Orders matter to race.c alone: nothing here
+ * runs at the same time. */
 #include "tests/gpu/access.h"
 #include "tests/gpu/decode.h"
 #include "tests/gpu/soft_float.h"
@@ -48,9 +48,11 @@ static void atomic(warp *w, const inst *in, uint32_t mask)
     for (uint32_t m = mask; m; m &= m - 1) {
         const int l = __builtin_ctz(m), bytes = in->kind;
         const uint64_t base = in->target ? ((const uint64_t *)row(w, in->o[1]))[l] : row(w, in->o[1])[l];
-        uint8_t *p = access_at(w, l, (ptx_space)in->space, base + (uint64_t)in->imm, (unsigned)bytes, (unsigned)bytes,
-                               ACCESS_ATOMIC);
+        const uint64_t at = base + (uint64_t)in->imm;
+        uint8_t *p = access_at(w, l, (ptx_space)in->space, at, (unsigned)bytes, (unsigned)bytes,
+                               TOUCH_READ | TOUCH_WRITE | TOUCH_STRONG);
         if (!p) return;
+        race_strong(w, l, in->space == SPACE_SHARED ? WINDOW_SHARED | at : at, TOUCH_READ | TOUCH_WRITE, in->order);
         uint64_t had = 0;
         memcpy(&had, p, (size_t)bytes);
         const uint64_t now = result_of(in->mode, in->n, had, value_of(w, in->o[2], l, bytes),
@@ -70,7 +72,8 @@ bool decode_atomic(decoder *d)
     const bool gives = !strcmp(d->word[0], "atom");
     if (!gives && strcmp(d->word[0], "red")) return false;
     const ptx_space space = decode_space(d);
-    decode_one_of(d, orders);
+    static const uint8_t by_order[] = {ORDER_RELAXED, ORDER_ACQUIRE, ORDER_RELEASE, ORDER_BOTH};
+    const int order = decode_one_of(d, orders);
     decode_one_of(d, scopes);
     const int op = decode_one_of(d, ops);
     int bytes;
@@ -94,6 +97,7 @@ bool decode_atomic(decoder *d)
     in->mode = (uint8_t)op;
     in->n = (uint8_t)kind;
     in->target = wide;
+    in->order = order < 0 ? ORDER_RELAXED : by_order[order];
     in->imm = offset;
     in->space = (uint8_t)space;
     return true;

@@ -112,7 +112,7 @@ static void load_matrix(warp *w, const inst *in, uint32_t mask)
         for (int r = 0; r < 8; r++) {
             const int l = 8 * i + r;
             const uint64_t at = in->target ? ((const uint64_t *)row(w, in->o[1]))[l] : row(w, in->o[1])[l];
-            const uint8_t *p = access_at(w, l, (ptx_space)in->space, at + (uint64_t)in->imm, 16, 16, ACCESS_READ);
+            const uint8_t *p = access_at(w, l, (ptx_space)in->space, at + (uint64_t)in->imm, 16, 16, TOUCH_READ);
             if (!p) return;
             memcpy(element[r], p, 16);
         }

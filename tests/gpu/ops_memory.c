@@ -27,14 +27,19 @@ static uint64_t element_get(const uint8_t *p, int kind)
     }
 }
 
+/* An address as one of any space. */
+static uint64_t at_any(const inst *in, uint64_t at) { return in->space == SPACE_SHARED ? WINDOW_SHARED | at : at; }
+
 static void load(warp *w, const inst *in, uint32_t mask)
 {
     const unsigned size = element_bytes[in->kind & 7], bytes = size * in->n;
+    const int strong = in->order ? TOUCH_STRONG : 0;
     for (uint32_t m = mask; m; m &= m - 1) {
         const int l = __builtin_ctz(m);
         const uint64_t at = address_of(w, in, l) + (uint64_t)in->imm;
-        const uint8_t *p = access_at(w, l, (ptx_space)in->space, at, bytes, bytes, ACCESS_READ);
+        const uint8_t *p = access_at(w, l, (ptx_space)in->space, at, bytes, bytes, TOUCH_READ | strong);
         if (!p) return;
+        if (strong) race_strong(w, l, at_any(in, at), TOUCH_READ, in->order);
         for (int i = 0; i < in->n; i++) {
             const uint64_t v = element_get(p + i * size, in->kind);
             if (in->kind & ELEMENT_WIDE) ((uint64_t *)row_set(w, in->x[i]))[l] = v;
@@ -46,11 +51,13 @@ static void load(warp *w, const inst *in, uint32_t mask)
 static void store(warp *w, const inst *in, uint32_t mask)
 {
     const unsigned size = element_bytes[in->kind & 7], bytes = size * in->n;
+    const int strong = in->order ? TOUCH_STRONG : 0;
     for (uint32_t m = mask; m; m &= m - 1) {
         const int l = __builtin_ctz(m);
         const uint64_t at = address_of(w, in, l) + (uint64_t)in->imm;
-        uint8_t *p = access_at(w, l, (ptx_space)in->space, at, bytes, bytes, ACCESS_WRITE);
+        uint8_t *p = access_at(w, l, (ptx_space)in->space, at, bytes, bytes, TOUCH_WRITE | strong);
         if (!p) return;
+        if (strong) race_strong(w, l, at_any(in, at), TOUCH_WRITE, in->order);
         for (int i = 0; i < in->n; i++) {
             if (in->kind & ELEMENT_WIDE) memcpy(p + i * size, (const uint64_t *)row(w, in->x[i]) + l, size);
             else memcpy(p + i * size, row(w, in->x[i]) + l, size);
@@ -137,6 +144,7 @@ static bool decode_load_store(decoder *d, bool is_load)
     static const char *const vectors[] = {"v2", "v4", "v8", NULL}, *const orders[] = {"volatile", "relaxed", "acquire",
                                                                                       "release", NULL};
     static const char *const scopes[] = {"cta", "cluster", "gpu", "sys", NULL};
+    static const uint8_t by_order[] = {ORDER_RELAXED, ORDER_RELAXED, ORDER_ACQUIRE, ORDER_RELEASE};
     const ptx_line *l = d->l;
     const ptx_space space = decode_space(d);
     const int order = decode_one_of(d, orders), vector = decode_one_of(d, vectors);
@@ -167,6 +175,25 @@ static bool decode_load_store(decoder *d, bool is_load)
     in->kind = (uint8_t)kind;
     in->n = (uint8_t)n;
     in->x = x;
+    in->order = order < 0 ? ORDER_WEAK : by_order[order];
+    return true;
+}
+
+static void fence(warp *w, const inst *in, uint32_t mask)
+{
+    (void)in;
+    race_fence(w, mask);
+}
+
+static bool decode_fence(decoder *d)
+{
+    static const char *const orders[] = {"sc", "acq_rel", "mbarrier_init", "proxy", NULL};
+    static const char *const scopes[] = {"cta", "gl", "gpu", "sys", "cluster", NULL};
+    const int order = decode_one_of(d, orders);
+    if (order >= 2) memset(d->taken, true, sizeof d->taken); /* of an order that holds here by itself */
+    else if (decode_one_of(d, scopes) < 0) decode_stop(d, "not known");
+    decode_end(d, 0, 0);
+    decode_emit(d, fence);
     return true;
 }
 
@@ -181,6 +208,5 @@ bool decode_memory(decoder *d)
         return true;
     }
     if (strcmp(op, "membar") && strcmp(op, "fence")) return false;
-    decode_emit(d, nothing);
-    return true;
+    return decode_fence(d);
 }

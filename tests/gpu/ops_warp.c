@@ -1,6 +1,7 @@
 /* ops_warp.c - what the lanes of a warp do together: shuffles, votes, sums, warp barriers. */
 #include "tests/gpu/decode.h"
 #include "tests/gpu/machine.h"
+#include "tests/gpu/race.h"
 #include "tests/gpu/warp.h"
 
 #include <string.h>
@@ -131,6 +132,7 @@ static void warp_barrier(warp *w, const inst *in, uint32_t mask)
         warp_together(w, mask, members);
         return;
     }
+    race_warp_barrier(w, there);
     warp_take(w, mask)->pc++;
     for (int i = 0; i < w->n_group; i++) {
         group *g = &w->g[i];

@@ -1,0 +1,426 @@
+/* race.c - happens-before for lanes.
+ *
+ * Each warp has a time that goes on when one of its lanes gives away what it knows. A touch of memory is remembered
+ * with its thread and time. A clock tells up to which time its holder knows of others: of whole warps of its own block
+ * by an array, of single threads and of other blocks by a list. What all lanes of a warp know is one clock, what a lane
+ * knows besides another. Times never repeat, so what earlier launches and blocks left in a shadow is old by itself.
+ * Source of the idea: FastTrack (Flanagan, Freund 2009). */
+#define _GNU_SOURCE
+#include "tests/gpu/race.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "tests/gpu/ptx_lex.h"
+
+typedef struct record {
+    uint32_t time, block; /* block: a number that no other block of the process has */
+    uint32_t line;
+    uint16_t thread : 10, strong : 1, split : 1;
+    uint16_t launch;
+} record;
+
+/* The last write; the last reader, the last one of another lane of its warp, and the last one of another warp. */
+typedef struct cell {
+    record write, reader[3];
+} cell;
+
+struct gpu_shadow {
+    size_t bytes;
+    bool of_block;
+    cell *word, *byte;
+};
+
+typedef struct known {
+    uint32_t block, who; /* a thread, or KNOWN_WARP + a warp */
+    uint32_t time;
+} known;
+enum { KNOWN_WARP = 1024 };
+
+typedef struct vector_clock {
+    uint32_t warp[WARPS];
+    int n;
+    known *list;
+} vector_clock;
+
+typedef struct race_warp {
+    uint32_t time;
+    vector_clock all;           /* what every lane knows */
+    vector_clock *own[LANES];   /* what a lane knows besides */
+    vector_clock *given[LANES]; /* what it knew at its last fence: the next strong write gives it away */
+    vector_clock *taken[LANES]; /* what it has read and a fence will make known */
+} race_warp;
+
+/* What was given away at an address. */
+typedef struct variable {
+    uint64_t address;
+    uint32_t block;
+    vector_clock clock;
+} variable;
+
+typedef struct race_block {
+    uint32_t number;
+    vector_clock at[BARRIERS]; /* what those know that have come */
+    race_warp warps[WARPS];
+} race_block;
+
+typedef struct race_launch {
+    uint32_t began; /* what is older is of other launches */
+    uint16_t number;
+    int n_variable;
+    variable *variables;
+} race_launch;
+
+static uint32_t time_now = 1, block_number;
+static uint16_t launch_number;
+
+bool race_on(void)
+{
+    static int on = -1;
+    if (on < 0) {
+        const char *v = getenv("SOFT_GPU_RACES");
+        on = !v || strcmp(v, "0");
+    }
+    return on;
+}
+
+/* ---- shadows ---- */
+
+static cell *cells(size_t n)
+{
+    void *p = mmap(NULL, n * sizeof(cell), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) abort();
+    return p;
+}
+
+gpu_shadow *race_shadow_new(size_t bytes, bool of_block)
+{
+    gpu_shadow *s = calloc(1, sizeof *s);
+    if (!s) abort();
+    s->bytes = bytes;
+    s->of_block = of_block;
+    s->word = cells(bytes / 4 + 2);
+    return s;
+}
+
+void race_shadow_free(gpu_shadow *s)
+{
+    if (!s) return;
+    munmap(s->word, (s->bytes / 4 + 2) * sizeof(cell));
+    if (s->byte) munmap(s->byte, (s->bytes + 8) * sizeof(cell));
+    free(s);
+}
+
+/* ---- clocks ---- */
+
+static void learn(vector_clock *c, uint32_t of, uint32_t who, uint32_t time)
+{
+    for (int i = 0; i < c->n; i++)
+        if (c->list[i].block == of && c->list[i].who == who) {
+            if (c->list[i].time < time) c->list[i].time = time;
+            return;
+        }
+    *GROW(c->list, c->n) = (known){of, who, time};
+}
+
+/* c learns what from, of a lane of block of, knows; c belongs to block mine. */
+static void join(vector_clock *c, uint32_t mine, const vector_clock *from, uint32_t of)
+{
+    for (uint32_t i = 0; i < WARPS; i++) {
+        if (mine != of && from->warp[i]) learn(c, of, KNOWN_WARP + i, from->warp[i]);
+        else if (mine == of && c->warp[i] < from->warp[i]) c->warp[i] = from->warp[i];
+    }
+    for (int i = 0; i < from->n; i++) {
+        const known *k = &from->list[i];
+        if (k->block != mine) learn(c, k->block, k->who, k->time);
+        else if (k->who >= KNOWN_WARP)
+            c->warp[k->who - KNOWN_WARP] = k->time > c->warp[k->who - KNOWN_WARP] ? k->time
+                                                                                  : c->warp[k->who - KNOWN_WARP];
+        else if (c->warp[k->who / LANES] < k->time) learn(c, mine, k->who, k->time);
+    }
+}
+
+static void clear(vector_clock *c)
+{
+    free(c->list);
+    memset(c, 0, sizeof *c);
+}
+
+static void drop(vector_clock **c)
+{
+    if (*c) clear(*c);
+    free(*c);
+    *c = NULL;
+}
+
+static vector_clock *make(vector_clock **c)
+{
+    if (!*c) *c = calloc(1, sizeof **c);
+    if (!*c) abort();
+    return *c;
+}
+
+static bool knows(const vector_clock *c, uint32_t mine, const record *r)
+{
+    const uint32_t at = r->thread / LANES;
+    if (r->block == mine && r->time <= c->warp[at]) return true;
+    for (int i = 0; i < c->n; i++) {
+        const known *k = &c->list[i];
+        if (k->block == r->block && (k->who == r->thread || k->who == KNOWN_WARP + at) && r->time <= k->time)
+            return true;
+    }
+    return false;
+}
+
+static race_block *of_block(const block *b) { return b->race; }
+static race_warp *of_warp(const warp *w) { return &of_block(w->block)->warps[w->index]; }
+
+/* Adds all that lanes of a warp know, their own touches included. */
+static void tell(vector_clock *c, uint32_t mine, const warp *w, uint32_t mask)
+{
+    race_warp *rw = of_warp(w);
+    const uint32_t of = of_block(w->block)->number;
+    join(c, mine, &rw->all, of);
+    for (uint32_t m = mask; m; m &= m - 1) {
+        const int l = __builtin_ctz(m);
+        if (rw->own[l]) join(c, mine, rw->own[l], of);
+        if (mask != w->live) learn(c, of, (uint32_t)(w->index * LANES + l), rw->time);
+    }
+    if (mask != w->live) return;
+    if (of == mine) c->warp[w->index] = rw->time;
+    else learn(c, of, KNOWN_WARP + (uint32_t)w->index, rw->time);
+}
+
+static void hear(warp *w, uint32_t mask, const vector_clock *c, uint32_t of)
+{
+    race_warp *rw = of_warp(w);
+    const uint32_t mine = of_block(w->block)->number;
+    if (mask == w->live) {
+        join(&rw->all, mine, c, of);
+        for (int l = 0; l < LANES; l++) drop(&rw->own[l]);
+        return;
+    }
+    for (uint32_t m = mask; m; m &= m - 1) join(make(&rw->own[__builtin_ctz(m)]), mine, c, of);
+}
+
+/* ---- blocks and barriers ---- */
+
+void race_begin_launch(launch *l)
+{
+    if (!race_on()) return;
+    l->race = calloc(1, sizeof *l->race);
+    if (!l->race) abort();
+    l->race->began = ++time_now;
+    l->race->number = ++launch_number;
+}
+
+void race_end_launch(launch *l)
+{
+    if (!l->race) return;
+    for (int i = 0; i < l->race->n_variable; i++) clear(&l->race->variables[i].clock);
+    free(l->race->variables);
+    free(l->race);
+}
+
+void race_begin_block(block *b)
+{
+    if (!race_on()) return;
+    if (!b->race) b->race = calloc(1, sizeof(race_block));
+    if (!b->race) abort();
+    if (!b->shadow) b->shadow = race_shadow_new(b->shared_bytes, true);
+    race_block *rb = b->race;
+    rb->number = ++block_number;
+    time_now++;
+    for (int i = 0; i < b->n_warp; i++) rb->warps[i].time = time_now;
+}
+
+void race_end_block(block *b)
+{
+    race_block *rb = b->race;
+    if (!rb) return;
+    for (int i = 0; i < BARRIERS; i++) clear(&rb->at[i]);
+    for (int i = 0; i < WARPS; i++) {
+        clear(&rb->warps[i].all);
+        for (int l = 0; l < LANES; l++) {
+            drop(&rb->warps[i].own[l]);
+            drop(&rb->warps[i].given[l]);
+            drop(&rb->warps[i].taken[l]);
+        }
+    }
+    race_launch *rl = b->of->race;
+    int kept = 0;
+    for (int i = 0; i < rl->n_variable; i++) {
+        if (rl->variables[i].block == rb->number) clear(&rl->variables[i].clock);
+        else rl->variables[kept++] = rl->variables[i];
+    }
+    if (!kept) {
+        free(rl->variables);
+        rl->variables = NULL;
+    }
+    rl->n_variable = kept;
+}
+
+static void step(warp *w)
+{
+    race_warp *rw = of_warp(w);
+    rw->time++;
+    if (time_now < rw->time) time_now = rw->time;
+}
+
+void race_warp_barrier(warp *w, uint32_t mask)
+{
+    if (!race_on()) return;
+    vector_clock c = {0};
+    const uint32_t mine = of_block(w->block)->number;
+    tell(&c, mine, w, mask);
+    hear(w, mask, &c, mine);
+    clear(&c);
+    step(w);
+}
+
+void race_arrive(warp *w, uint32_t mask, int id)
+{
+    if (!race_on() || !mask) return;
+    tell(&of_block(w->block)->at[id], of_block(w->block)->number, w, mask);
+    step(w);
+}
+
+void race_go_on(warp *w, uint32_t mask, int id)
+{
+    if (race_on()) hear(w, mask, &of_block(w->block)->at[id], of_block(w->block)->number);
+}
+
+void race_barrier_done(block *b, int id)
+{
+    if (race_on()) clear(&of_block(b)->at[id]);
+}
+
+/* ---- fences and strong accesses ---- */
+
+static variable *find_variable(const warp *w, uint64_t address, bool add)
+{
+    race_launch *rl = w->block->of->race;
+    /* A block's own address of shared memory is not another block's. */
+    const uint32_t of = (address & ~WINDOW_OFFSET) == WINDOW_SHARED ? of_block(w->block)->number : 0;
+    for (int i = 0; i < rl->n_variable; i++)
+        if (rl->variables[i].address == address && rl->variables[i].block == of) return &rl->variables[i];
+    if (!add) return NULL;
+    variable *v = GROW(rl->variables, rl->n_variable);
+    v->address = address;
+    v->block = of;
+    return v;
+}
+
+void race_fence(warp *w, uint32_t mask)
+{
+    if (!race_on()) return;
+    race_warp *rw = of_warp(w);
+    const uint32_t mine = of_block(w->block)->number;
+    for (uint32_t m = mask; m; m &= m - 1) {
+        const int l = __builtin_ctz(m);
+        if (rw->taken[l]) join(make(&rw->own[l]), mine, rw->taken[l], mine);
+        drop(&rw->taken[l]);
+        drop(&rw->given[l]);
+        tell(make(&rw->given[l]), mine, w, 1u << l);
+    }
+    step(w);
+}
+
+/* What is kept at a variable is as a lane of no block would know it. */
+void race_strong(warp *w, int l, uint64_t address, int touch, int order)
+{
+    if (!race_on()) return;
+    race_warp *rw = of_warp(w);
+    const uint32_t mine = of_block(w->block)->number;
+    const bool acquires = order == ORDER_ACQUIRE || order == ORDER_BOTH,
+               releases = order == ORDER_RELEASE || order == ORDER_BOTH;
+    const variable *v = find_variable(w, address, false);
+    if (v && touch & TOUCH_READ) join(make(acquires ? &rw->own[l] : &rw->taken[l]), mine, &v->clock, 0);
+    if (!(touch & TOUCH_WRITE) || !(releases || rw->given[l])) return;
+    variable *to = find_variable(w, address, true);
+    if (releases) tell(&to->clock, 0, w, 1u << l);
+    else join(&to->clock, 0, rw->given[l], mine);
+    step(w);
+}
+
+/* ---- touches ---- */
+
+static void report(warp *w, int l, const record *r, bool wrote, int touch)
+{
+    const uint32_t t = r->thread, *dim = w->block->of->dim;
+    machine_fault(w, l, FAULT_LAUNCH,
+                  "a race: it %s what thread (%u,%u,%u)%s %s at line %u, and nothing orders the two",
+                  touch & TOUCH_WRITE ? "writes" : "reads", t % dim[0], t / dim[0] % dim[1], t / dim[0] / dim[1],
+                  r->block == of_block(w->block)->number ? " of its block" : " of another block",
+                  wrote ? "wrote" : "read", r->line);
+}
+
+static bool ordered(const warp *w, int l, const gpu_shadow *s, const record *r, const record *me)
+{
+    const race_warp *rw = of_warp(w);
+    if (r->launch != me->launch || r->time < w->block->of->race->began) return true;
+    if (s->of_block && r->block != me->block) return true;
+    if (r->block == me->block && r->thread == me->thread) return true;
+    if (r->strong && me->strong) return true;
+    return knows(&rw->all, me->block, r) || (rw->own[l] && knows(rw->own[l], me->block, r));
+}
+
+static bool same_warp(const record *a, const record *b)
+{
+    return a->block == b->block && a->thread / LANES == b->thread / LANES;
+}
+
+static void note_reader(cell *c, record me)
+{
+    record *r = c->reader;
+    if (r[0].block == me.block && r[0].thread == me.thread) {
+        r[0] = me;
+        return;
+    }
+    if (same_warp(&r[0], &me)) r[1] = r[0];
+    else r[2] = r[0];
+    r[0] = me;
+}
+
+/* False after a fault. */
+static bool touch_cell(warp *w, int l, const gpu_shadow *s, cell *c, record me, int touch)
+{
+    const record *old = ordered(w, l, s, &c->write, &me) ? NULL : &c->write;
+    if (old) return report(w, l, old, true, touch), false;
+    if (!(touch & TOUCH_WRITE)) return note_reader(c, me), true;
+    for (int i = 0; i < 3; i++)
+        if (!ordered(w, l, s, &c->reader[i], &me)) return report(w, l, &c->reader[i], false, touch), false;
+    me.split = c->write.split;
+    c->write = me;
+    return true;
+}
+
+static void split(gpu_shadow *s, uint64_t word)
+{
+    if (!s->byte) s->byte = cells(s->bytes + 8);
+    s->word[word].write.split = 1;
+    for (int i = 0; i < 4; i++) s->byte[word * 4 + (uint64_t)i] = s->word[word];
+}
+
+void race_touch(warp *w, int l, gpu_shadow *s, uint64_t at, unsigned bytes, int touch)
+{
+    const record me = {.time = of_warp(w)->time,
+                       .block = of_block(w->block)->number,
+                       .line = (uint32_t)w->now->line,
+                       .thread = (uint16_t)(w->index * LANES + l),
+                       .strong = (touch & TOUCH_STRONG) != 0,
+                       .launch = w->block->of->race->number};
+    for (uint64_t end = at + bytes; at < end;) {
+        const uint64_t word = at / 4;
+        const bool whole = at % 4 == 0 && end - at >= 4;
+        if (whole && !s->word[word].write.split) {
+            if (!touch_cell(w, l, s, &s->word[word], me, touch)) return;
+            at += 4;
+            continue;
+        }
+        if (!s->word[word].write.split) split(s, word);
+        for (; at / 4 == word && at < end; at++)
+            if (!touch_cell(w, l, s, &s->byte[at], me, touch)) return;
+    }
+}

@@ -1,0 +1,218 @@
+/* t_gpu_faults.c - the software GPU finds what a kernel does wrong: the launch fails, the error stays, and a line on
+ * stderr names kernel, thread, line and allocation. */
+#include "gpu_rig.h"
+
+enum { ROOM = 4096 };
+static char said[ROOM];
+
+/* A launch that has to fail with that error, for good. */
+static int fails(CUresult error)
+{
+    CUdeviceptr more;
+    WANT(gpu.cuCtxSynchronize() == error && gpu.cuCtxSynchronize() == error);
+    WANT(gpu.cuMemAlloc_v2(&more, 4) == error);
+    return 0;
+}
+
+/* peek at offset of 64 bytes, which are freed before when they are to be. */
+static int peek(uint64_t offset, bool freed, CUresult error)
+{
+    CUdeviceptr y, z;
+    WANT(!gpu.cuMemAlloc_v2(&y, 64) && !gpu.cuMemAlloc_v2(&z, 4) && !gpu.cuMemsetD32_v2(y, 3, 16));
+    if (freed) WANT(!gpu.cuMemFree_v2(y));
+    WANT(!gpu_go("peek", 1, 1, 0, NULL, PARAMS(&y, &z, &offset)));
+    return error ? fails(error) : gpu.cuCtxSynchronize();
+}
+
+static int last_case(void) { return peek(60, false, CUDA_SUCCESS); }
+static int behind_case(void) { return peek(64, false, CUDA_ERROR_ILLEGAL_ADDRESS); }
+static int before_case(void) { return peek((uint64_t)-4, false, CUDA_ERROR_ILLEGAL_ADDRESS); }
+static int odd_case(void) { return peek(2, false, CUDA_ERROR_MISALIGNED_ADDRESS); }
+static int freed_case(void) { return peek(0, true, CUDA_ERROR_ILLEGAL_ADDRESS); }
+
+static void addresses_are_checked(void **state)
+{
+    (void)state;
+    gpu_case(last_case, "", said, ROOM);
+    assert_string_equal(said, "");
+    gpu_case(behind_case, "", said, ROOM);
+    assert_non_null(strstr(said, "error 700 in peek, block (0,0,0), thread (0,0,0), PTX line "));
+    assert_non_null(strstr(said, "ld.global.u32: reads 4 bytes"));
+    assert_non_null(strstr(said, "0 bytes behind the 64 at"));
+    gpu_case(before_case, "", said, ROOM);
+    gpu_case(odd_case, "", said, ROOM);
+    assert_non_null(strstr(said, "no multiple of 4"));
+    gpu_case(freed_case, "", said, ROOM);
+    assert_non_null(strstr(said, "freed"));
+}
+
+/* A device address means nothing to the host. */
+static int host_case(void)
+{
+    CUdeviceptr y;
+    WANT(!gpu.cuMemAlloc_v2(&y, 64));
+    int ends[2];
+    WANT(!pipe(ends) && write(ends[1], (void *)(uintptr_t)y, 4) < 0);
+    return 0;
+}
+static void a_host_cannot_read_device_memory(void **state) { (void)state, gpu_case(host_case, "", said, ROOM); }
+
+static int peer_case(void)
+{
+    CUdeviceptr y, z;
+    CUcontext other;
+    uint64_t offset = 0;
+    WANT(!gpu.cuMemAlloc_v2(&y, 64) && !gpu.cuMemsetD32_v2(y, 3, 16));
+    WANT(!gpu.cuDevicePrimaryCtxRetain(&other, 1) && !gpu.cuCtxSetCurrent(other));
+    WANT(!gpu.cuModuleLoadData(&gpu.kernels, gpu_text("tests/gpu/kernels.ptx")) && !gpu.cuMemAlloc_v2(&z, 4));
+    if (getenv("ALLOWED")) WANT(!gpu.cuCtxEnablePeerAccess(gpu.cx, 0));
+    WANT(!gpu_go("peek", 1, 1, 0, NULL, PARAMS(&y, &z, &offset)));
+    return getenv("ALLOWED") ? gpu.cuCtxSynchronize() : fails(CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+static void another_devices_memory_needs_leave(void **state)
+{
+    (void)state;
+    gpu_case(peer_case, "ALLOWED=1", said, ROOM);
+    gpu_case(peer_case, "", said, ROOM);
+    assert_non_null(strstr(said, "which device 1 may not touch"));
+}
+
+static int half_case(void)
+{
+    WANT(!gpu_go("half", 1, 64, 0, NULL, NULL));
+    return fails(CUDA_ERROR_LAUNCH_FAILED);
+}
+static void threads_that_wait_for_ever_are_found(void **state)
+{
+    (void)state;
+    gpu_case(half_case, "", said, ROOM);
+    assert_non_null(strstr(said, "wait for each other for ever"));
+}
+
+/* ---- races ---- */
+
+static int races(const char *kernel, unsigned blocks, unsigned threads, void **params)
+{
+    WANT(!gpu_go(kernel, blocks, threads, 1024, NULL, params));
+    return fails(CUDA_ERROR_LAUNCH_FAILED);
+}
+static CUdeviceptr some_memory(void)
+{
+    CUdeviceptr y = 0;
+    gpu.cuMemAlloc_v2(&y, 4096);
+    gpu.cuMemsetD32_v2(y, 0, 1024);
+    return y;
+}
+
+static int neighbour_case(void)
+{
+    CUdeviceptr y = some_memory();
+    uint32_t barrier = 0;
+    return races("neighbour", 1, 64, PARAMS(&y, &barrier));
+}
+static int lanes_case(void)
+{
+    CUdeviceptr y = some_memory();
+    uint32_t how = 0;
+    return races("lanes", 1, 32, PARAMS(&y, &how));
+}
+static int blocks_case(void)
+{
+    CUdeviceptr y = some_memory(), z = some_memory();
+    return races("blocks", 2, 1, PARAMS(&y, &z));
+}
+static int flag_case(void)
+{
+    CUdeviceptr y = some_memory(), z = some_memory();
+    uint32_t how = 2;
+    return races("flag", 2, 1, PARAMS(&y, &z, &how));
+}
+static int increase_case(void)
+{
+    CUdeviceptr y = some_memory();
+    return races("increase", 1, 2, PARAMS(&y));
+}
+static int twice_case(void) /* two launches are ordered by their stream */
+{
+    CUdeviceptr y = some_memory();
+    uint32_t got;
+    for (int i = 0; i < 5; i++) WANT(!gpu_go("increase", 1, 1, 0, NULL, PARAMS(&y)));
+    WANT(!gpu.cuMemcpyDtoH_v2(&got, y, 4) && got == 5);
+    return 0;
+}
+static int off_case(void)
+{
+    CUdeviceptr y = some_memory();
+    WANT(!gpu_go("increase", 1, 2, 0, NULL, PARAMS(&y)));
+    return gpu.cuCtxSynchronize();
+}
+
+static void races_are_found_whatever_the_order(void **state)
+{
+    static int (*const cases[])(void) = {neighbour_case, lanes_case, blocks_case, flag_case, increase_case};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int seed = 1; seed < 8; seed++) {
+            char settings[40];
+            snprintf(settings, sizeof settings, "SOFT_GPU_SEED=%d", seed);
+            gpu_case(cases[i], settings, said, ROOM);
+            assert_non_null(strstr(said, "a race: it "));
+            assert_non_null(strstr(said, "nothing orders the two"));
+        }
+}
+static void what_is_ordered_is_no_race(void **state)
+{
+    (void)state;
+    gpu_case(twice_case, "", said, ROOM);
+    gpu_case(off_case, "SOFT_GPU_RACES=0", said, ROOM);
+    assert_string_equal(said, "");
+}
+
+/* ---- what is not known ends the process ---- */
+
+static int unknown_case(void)
+{
+    static const char head[] =
+        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\n.reg .f32 %f<3>;\n";
+    char text[512];
+    CUmodule m;
+    int status;
+    snprintf(text, sizeof text, "%s%s\nret;\n}\n", head, getenv("LINE_OF_PTX"));
+    const pid_t child = fork();
+    if (!child) {
+        gpu.cuModuleLoadData(&m, text);
+        _exit(0);
+    }
+    WANT(child > 0 && waitpid(child, &status, 0) == child && WIFSIGNALED(status));
+    return 0;
+}
+static void unknown_instructions_end_the_process(void **state)
+{
+    static const char *const lines[][2] = {
+        {"ex2.approx.f32\t%f1,%f2;", "ex2.approx.f32"}, {"add.rn.ftz.f32\t%f1,%f2,%f2;", "add.rn.ftz.f32"},
+        {"add.f32\t%f1,%f2;", "not so many operands"},  {"add.f32\t%f1,%f2,%f9;", "%f9"},
+        {"mov.f64\t%f1,%f2;", "another width"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        char value[100];
+        snprintf(value, sizeof value, "LINE_OF_PTX=%s", lines[i][0]);
+        gpu_case(unknown_case, value, said, ROOM);
+        assert_non_null(strstr(said, "PTX line 7"));
+        assert_non_null(strstr(said, lines[i][1]));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(addresses_are_checked),
+        cmocka_unit_test(a_host_cannot_read_device_memory),
+        cmocka_unit_test(another_devices_memory_needs_leave),
+        cmocka_unit_test(threads_that_wait_for_ever_are_found),
+        cmocka_unit_test(races_are_found_whatever_the_order),
+        cmocka_unit_test(what_is_ordered_is_no_race),
+        cmocka_unit_test(unknown_instructions_end_the_process),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
