@@ -228,12 +228,12 @@ static void cancelled_refused_and_stopped(void **unused)
     }
     /* where memory gave fewer pages than places: refused at once, for it could never begin */
     int32_t had[GROUP_MAX];
-    for (int i = 0; i < GROUP_MAX; i++) had[i] = g->pages[i].total, g->pages[i].total = 3;
+    for (int i = 0; i < GROUP_MAX; i++) had[i] = g->kv.pages[i].total, g->kv.pages[i].total = 3;
     e = (err){0};
     q = query_of(&s, &a);
     assert_int_equal(engine_add_query(g, &q, &id, &e), ERR_USAGE);
     assert_non_null(strstr(e.msg, "4 beams: at most 3 of 24 tokens"));
-    for (int i = 0; i < GROUP_MAX; i++) g->pages[i].total = had[i];
+    for (int i = 0; i < GROUP_MAX; i++) g->kv.pages[i].total = had[i];
     engine_close(g);
     /* closing ends a search that runs */
     g = open_engine(c, (engine_options){.threads = 1, .max_batch = 4});

@@ -256,7 +256,7 @@ static void least_memory(void **unused)
     engine *a, *b, *c;
     assert_ok(open_engine(&a, "cpu;fake", 64, &wide, &e), &e);
     assert_ok(open_engine(&b, "cpu;fake", 64, &narrow, &e), &e);
-    assert_true(b->pages[0].total < a->pages[0].total && b->pages[0].total >= CTX / PAGE_TOKENS);
+    assert_true(b->kv.pages[0].total < a->kv.pages[0].total && b->kv.pages[0].total >= CTX / PAGE_TOKENS);
     assert_int_equal(open_engine(&c, "cpu;fake", 8, &none, &e) != OK, 1);
     assert_true(strstr(e.msg, "--ctx") || strstr(e.msg, "no memory left"));
     engine_close(a);

@@ -159,7 +159,7 @@ static void cut_pages(engine *g)
 {
     for (uint32_t i = 0; i < g->prog->n_group; i++) {
         const int64_t rows = g->chunk * g->steps.in_flight, each = pages_needed(CTX, g->prog->group_window[i], rows);
-        g->pages[i].total = g->pages[i].n_free = (int32_t)(each + 2);
+        g->kv.pages[i].total = g->kv.pages[i].n_free = (int32_t)(each + 2);
     }
 }
 

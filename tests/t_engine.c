@@ -176,9 +176,9 @@ static void check_pauses(bool slots)
         assert_ok(engine_add_query(g, &q, NULL, &e), &e);
     }
     run_all(g);
-    tree_clear(&g->names); /* leave pages for one sequence: 3 of the unlimited group */
-    for (int i = 0; i < 2 && !slots; i++) g->pages[i].total = g->pages[i].n_free = 3;
-    if (slots) g->slots.total = g->slots.n_free = 2;
+    tree_clear(&g->kv.tree); /* leave pages for one sequence: 3 of the unlimited group */
+    for (int i = 0; i < 2 && !slots; i++) g->kv.pages[i].total = g->kv.pages[i].n_free = 3;
+    if (slots) g->kv.slots.total = g->kv.slots.n_free = 2;
     uint64_t id[4];
     for (int k = 0; k < 4; k++) {
         query q = make_query(k, 100, 80, &got[k]);
@@ -198,7 +198,7 @@ static void check_pauses(bool slots)
     engine_pause(g, id[2], false);
     run_all(g);
     for (int k = 0; k < 4; k++) same_result(&alone[k], &got[k]);
-    assert_true(g->slots.n_free + g->slots.n_kept == g->slots.total);
+    assert_true(g->kv.slots.n_free + g->kv.slots.n_kept == g->kv.slots.total);
     engine_close(g);
 }
 

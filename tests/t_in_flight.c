@@ -226,9 +226,9 @@ static void check_ends(const schedule *s)
     engine_get_stats(s->g, &stats);
     assert_true(stats.kv_usage == 0);
     assert_int_equal(stats.running, 0);
-    assert_int_equal(s->g->slots.n_free + s->g->slots.n_kept, s->g->slots.total);
+    assert_int_equal(s->g->kv.slots.n_free + s->g->kv.slots.n_kept, s->g->kv.slots.total);
     for (int i = 0; i < GROUP_MAX; i++)
-        assert_int_equal(s->g->pages[i].n_free + s->g->pages[i].n_kept, s->g->pages[i].total);
+        assert_int_equal(s->g->kv.pages[i].n_free + s->g->kv.pages[i].n_kept, s->g->kv.pages[i].total);
 }
 
 static void run_schedule(engine *g, uint64_t seed, bool apart)
@@ -260,8 +260,8 @@ static void run_schedules_on(const char *folder, const char *devices, uint64_t s
     make_queries(folder, folder ? 50 : CTX - TOKENS - 1, TOKENS - 1);
     engine *g = engine_made(folder, devices, IN_FLIGHT, &fake);
     for (uint32_t i = 0; i < g->prog->n_group && pages; i++) {
-        assert_true(pages < g->pages[i].total);
-        g->pages[i].total = g->pages[i].n_free = pages;
+        assert_true(pages < g->kv.pages[i].total);
+        g->kv.pages[i].total = g->kv.pages[i].n_free = pages;
     }
     for (int i = 0; i < n; i++) run_schedule(g, seed + (uint64_t)i, i % 2);
     engine_close(g);
@@ -347,7 +347,7 @@ static void check_after_fault(const schedule *s, bool lost)
     }
     engine_get_stats(s->g, &stats);
     assert_true(stats.kv_usage == 0);
-    assert_int_equal(s->g->slots.n_free + s->g->slots.n_kept, s->g->slots.total);
+    assert_int_equal(s->g->kv.slots.n_free + s->g->kv.slots.n_kept, s->g->kv.slots.total);
 }
 
 /* Three queries at once, then one more, where call k fails; false: it was not reached. */
@@ -426,7 +426,7 @@ static void copies_in_a_step_of_others(void **unused)
     pthread_mutex_unlock(&s.lock);
     while (!s.of[0].n) assert_ok(engine_infer(s.g, &more, &e), &e);
     engine_pause(s.g, s.of[0].id, true);
-    while (!s.g->steps.n_copy || steps_under_way(&s.g->steps)) {
+    while (!s.g->kv.n_copy || steps_under_way(&s.g->steps)) {
         assert_true(more);
         assert_ok(engine_infer(s.g, &more, &e), &e);
     }

@@ -42,8 +42,8 @@ static void cut_pages(engine *g, const text *t, int n, double share)
         }
         int64_t left = (int64_t)(share * (double)all);
         if (left < most + 1) left = most + 1;
-        assert_true(left < g->pages[i].total);
-        g->pages[i].total = g->pages[i].n_free = (int32_t)left;
+        assert_true(left < g->kv.pages[i].total);
+        g->kv.pages[i].total = g->kv.pages[i].n_free = (int32_t)left;
     }
 }
 
@@ -151,7 +151,8 @@ static void short_texts_run_beside_long_ones(void **unused)
     engine *g = open_engine((engine_options){.max_batch = 64}, 0);
     g->used_room = 1;
     for (uint32_t i = 0; i < g->prog->n_group; i++)
-        if (!g->prog->group_window[i]) g->pages[i].total = g->pages[i].n_free = 26; /* of 37 that all have in the end */
+        if (!g->prog->group_window[i])
+            g->kv.pages[i].total = g->kv.pages[i].n_free = 26; /* of 37 that all have in the end */
     for (int k = 0; k < ALL; k++) {
         make_own(&all[k], 6 * k, 10, k < LONG ? TOKENS + 160 : 100);
         all[k].order = &order;

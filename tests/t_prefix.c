@@ -277,9 +277,9 @@ static void short_of_pages(void **unused)
         engine *g = open_way(w, false, 0);
         for (uint32_t i = 0; i < g->prog->n_group; i++) {
             const int32_t n = pages_needed(CTX, g->prog->group_window[i], g->chunk * g->steps.in_flight) + 2;
-            g->pages[i].total = g->pages[i].n_free = n;
+            g->kv.pages[i].total = g->kv.pages[i].n_free = n;
         }
-        g->names.cap = 24; /* names are short too */
+        g->kv.tree.cap = 24; /* names are short too */
         for (int k = 0; k < 3 * QUERIES; k++) {
             const int of = (int)(rng_bits(9, (uint64_t)w, (uint64_t)k) % QUERIES);
             text_make(&got[k], of, 70 * (of % 3), 100 + 20 * (of % 7), TOKENS);

@@ -145,7 +145,7 @@ static void oldest_goes_first(void **unused)
     static text t;
     static const int order[] = {0, 1, 2, 0, 3, 0, 1}, found[] = {0, 0, 0, 256, 0, 256, 0};
     engine *g = open_engine((engine_options){.max_batch = 1}, HYBRID);
-    g->slots.total = g->slots.n_free = 5;
+    g->kv.slots.total = g->kv.slots.n_free = 5;
     for (int i = 0; i < 7; i++) {
         make_searched(&t, 3 * order[i], 0, 300, 5);
         text_add(g, &t);

@@ -14,11 +14,12 @@ static void short_of_slots(void **unused)
         }
         for (int w = kind; w < 3 * WAYS; w += 4) {
             engine *g = open_way(w / 3, kind, w % 2 ? "ngram" : NULL);
-            g->slots.total = g->slots.n_free = 6 + w % 3; /* beams take six */
-            if (w % 3 == 1) g->names.cap = 70;
+            g->kv.slots.total = g->kv.slots.n_free = 6 + w % 3; /* beams take six */
+            if (w % 3 == 1) g->kv.tree.cap = 70;
             for (uint32_t i = 0; i < g->prog->n_group && w % 3 == 2; i++) {
                 const int64_t rows = g->chunk * g->steps.in_flight;
-                g->pages[i].total = g->pages[i].n_free = 3 * pages_needed(1000, g->prog->group_window[i], rows) + 2;
+                g->kv.pages[i].total = g->kv.pages[i].n_free = 3 * pages_needed(1000, g->prog->group_window[i], rows) +
+                                                               2;
             }
             for (int k = 0; k < 2 * QUERIES; k++) {
                 const int of = (int)(rng_bits(9, (uint64_t)w, (uint64_t)k) % QUERIES);

@@ -147,13 +147,13 @@ static inline void text_all_given_back(engine *g)
     assert_true(st.kv_usage == 0 && st.pages_used == 0 && st.running == 0 && st.waiting == 0);
     assert_true(g->preemptions == st.preemptions);
     for (uint32_t i = 0; i < g->prog->n_group; i++)
-        assert_int_equal(g->pages[i].n_free + g->pages[i].n_kept, g->pages[i].total);
-    assert_int_equal(g->slots.n_free + g->slots.n_kept, g->slots.total);
+        assert_int_equal(g->kv.pages[i].n_free + g->kv.pages[i].n_kept, g->kv.pages[i].total);
+    assert_int_equal(g->kv.slots.n_free + g->kv.slots.n_kept, g->kv.slots.total);
     for (int i = 0; i < TURN_COUNTS; i++) assert_true(g->turn.owner[i] == 0 && g->turn.request[i] == 0);
-    for (int32_t i = 0; i < g->names.n; i++) assert_null(g->names.name[i].filler);
-    tree_clear(&g->names);
-    assert_int_equal(g->slots.n_free, g->slots.total);
+    for (int32_t i = 0; i < g->kv.tree.n; i++) assert_null(g->kv.tree.node[i].owner);
+    tree_clear(&g->kv.tree);
+    assert_int_equal(g->kv.slots.n_free, g->kv.slots.total);
     int unused = 0;
-    for (int32_t i = g->names.free; i >= 0; i = g->names.name[i].next) unused++;
-    assert_int_equal(unused, g->names.n);
+    for (int32_t i = g->kv.tree.free; i >= 0; i = g->kv.tree.node[i].next) unused++;
+    assert_int_equal(unused, g->kv.tree.n);
 }

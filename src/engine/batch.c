@@ -2,6 +2,7 @@
 #include "engine/steps.h"
 
 #include "base/mem.h"
+#include "cache/text_slots.h"
 
 #include <string.h>
 
@@ -104,8 +105,8 @@ int batch_add(batch *b, session *s, int rows, int keep)
     step *st = &b->st;
     int32_t at = st->n[AXIS_TOK], n = 0;
     if (!s->encoded && (int64_t)s->q.n_enc > b->enc_max - st->n[AXIS_ENC]) return 0;
-    while (n < rows && at + n < b->rows_max && s->n_sent + n < s->n_ids + s->n_draft) {
-        int64_t pos = s->n_sent + n;
+    while (n < rows && at + n < b->rows_max && s->text.n_sent + n < s->n_ids + s->n_draft) {
+        int64_t pos = s->text.n_sent + n;
         if (wanted(s, pos)) {
             if (st->n[AXIS_OUT] >= b->out_max - (pos == s->n_ids - 1 ? 0 : keep)) break;
             b->best_only[st->n[AXIS_OUT]] = s->greedy && pos >= s->n_ids - 1;
@@ -122,7 +123,7 @@ int batch_add(batch *b, session *s, int rows, int keep)
     add_encoder_rows(b, s);
     b->who[st->n_seq] = s;
     b->seq_row[st->n_seq] = at;
-    b->seq_len[st->n_seq++] = (int32_t)(s->n_sent + n);
+    b->seq_len[st->n_seq++] = (int32_t)(s->text.n_sent + n);
     b->seq_row[st->n_seq] = st->n[AXIS_TOK] = at + n;
     return n;
 }
@@ -136,16 +137,16 @@ const step *batch_finish(batch *b, const program *p, const page_copy *copies, in
     st->n[AXIS_EXP] = st->n[AXIS_TOK] * p->n_used;
     for (uint32_t r = 0; r < p->n_rope; r++)
         for (int32_t i = 0; i < st->n_seq; i++)
-            b->seq_rope[r * (uint32_t)st->n_seq + (uint32_t)i] = b->who[i]->variant[r];
+            b->seq_rope[r * (uint32_t)st->n_seq + (uint32_t)i] = b->who[i]->text.variant[r];
     for (int32_t i = 0; i < st->n_seq; i++) {
-        b->slot_read[i] = b->who[i]->slot_now;
-        b->slot_write[i] = session_next_slot(b->who[i]);
+        b->slot_read[i] = b->who[i]->text.slot_now;
+        b->slot_write[i] = text_next_slot(&b->who[i]->text);
     }
     for (uint32_t g = 0; g < p->n_group; g++)
         for (int32_t i = 0; i < st->n_seq; i++) {
             const session *s = b->who[i];
             int32_t *to = b->page + ((size_t)g * (size_t)st->n_seq + (size_t)i) * (size_t)b->page_cap;
-            memcpy(to, s->page[g], (size_t)s->n_page[g] * sizeof *to);
+            memcpy(to, s->text.page[g], (size_t)s->text.n_page[g] * sizeof *to);
         }
     return st;
 }

@@ -101,7 +101,7 @@ session *beam_member(session *s, int i) { return s->beams ? s->beams->member[i] 
 bool beam_ready(const session *s)
 {
     const session *first = s->beams ? s->beams->member[0] : s;
-    return s == first || (s->n_sent < s->n_ids && s->beams->live > 1 && first->encoded);
+    return s == first || (s->text.n_sent < s->n_ids && s->beams->live > 1 && first->encoded);
 }
 
 /* ---- one step of the search */

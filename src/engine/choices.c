@@ -19,9 +19,10 @@ static bool can_follow(const session *s, const session *first)
 {
     const query *q = &s->q, *f = &first->q;
     return !q->apart && !q->pooled && !q->types && !q->prompt_logprobs && !s->beams && !f->prompt_logprobs &&
-           !first->beams && s->greedy == first->greedy && s->room == first->room && first->n_done < first->n_prompt &&
-           same_ids(q->ids, q->n_ids, f->ids, f->n_ids) && same_ids(q->enc_ids, q->n_enc, f->enc_ids, f->n_enc) &&
-           memcmp(s->salt, first->salt, SALT_BYTES) == 0;
+           !first->beams && s->greedy == first->greedy && s->room == first->room &&
+           first->text.n_done < first->n_prompt && same_ids(q->ids, q->n_ids, f->ids, f->n_ids) &&
+           same_ids(q->enc_ids, q->n_enc, f->enc_ids, f->n_enc) &&
+           memcmp(s->text.salt, first->text.salt, SALT_BYTES) == 0;
 }
 
 void choices_join(engine *g, session *s)
@@ -56,7 +57,7 @@ int choices_fork(engine *g, session *s, session **to)
     for (session *w = g->waiting, *next; w && s->leads; w = next) {
         next = w->next;
         if (w->leader != s) continue;
-        if (n < g->info.max_batch && session_part_slot(g, s) && schedule_place(g, w)) {
+        if (n < g->info.max_batch && text_part_slot(&g->kv, &s->text) && schedule_place(g, w)) {
             session_copy_text(g, w, s);
             w->cached = s->cached;
             to[n++] = w;

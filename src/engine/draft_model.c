@@ -31,7 +31,7 @@ int draft_model_open(engine **out, const engine *g, err *e)
     const char *wrong = NULL;
     if (!d->info.generates || d->info.n_enc_vocab || g->info.n_enc_vocab)
         wrong = "only decoders can guess, for decoders";
-    else if (d->slots.total) wrong = "a model with recurrent states cannot guess: it does not go back";
+    else if (d->kv.slots.total) wrong = "a model with recurrent states cannot guess: it does not go back";
     else if (!same_vocabulary(d, g)) wrong = "its vocabulary is another one";
     else if (d->info.n_vocab > g->info.n_vocab) wrong = "it has logits for more tokens than the model";
     if (!wrong) return OK;
@@ -70,25 +70,25 @@ static bool follow(engine *g, session *s)
     session *t = s->twin;
     if (!t || s->n_ids + s->n_draft > t->n_prompt + t->room) return false;
     if (!t->admitted && session_admit(g, t, &(err){0})) return false;
-    int64_t same = t->agreed < t->n_past ? t->agreed : t->n_past;
-    while (same < t->n_past && same < s->n_ids && t->ids[same] == s->ids[same]) same++;
+    int64_t same = t->agreed < t->text.n_past ? t->agreed : t->text.n_past;
+    while (same < t->text.n_past && same < s->n_ids && t->ids[same] == s->ids[same]) same++;
     for (int64_t i = same; i < s->n_ids; i++)
         if (s->ids[i] >= g->info.n_vocab) return false;
     memcpy(t->ids + same, s->ids + same, (size_t)(s->n_ids - same) * sizeof *t->ids);
-    t->n_past = t->n_sent = same < s->n_ids ? same : s->n_ids - 1;
+    t->text.n_past = t->text.n_sent = same < s->n_ids ? same : s->n_ids - 1;
     const int64_t known = t->agreed > s->n_prompt ? t->agreed - s->n_prompt : 0; /* the state after the last is new */
     if (t->states)
         memcpy(t->states + known, s->states + known, (size_t)(s->n_ids - s->n_prompt - known + 1) * sizeof *s->states);
     t->n_ids = t->agreed = s->n_ids;
-    session_leave_windows(g, t);
+    text_leave_windows(&g->kv, &t->text);
     return true;
 }
 
 /* Adds what the twin has not read yet, at most a chunk. */
 static void add_rows(engine *g, batch *b, session *t, int64_t *left)
 {
-    const int64_t rest = t->n_ids - t->n_sent, rows = rest < *left ? rest : *left;
-    const int64_t fit = rows > 0 ? session_take_pages(g, t, t->n_sent + rows) - t->n_sent : 0;
+    const int64_t rest = t->n_ids - t->text.n_sent, rows = rest < *left ? rest : *left;
+    const int64_t fit = rows > 0 ? text_take_pages(&g->kv, &t->text, t->text.n_sent + rows) - t->text.n_sent : 0;
     if (fit > 0) *left -= batch_add(b, t, (int)fit, 0);
 }
 
@@ -99,8 +99,8 @@ static void take_guesses(engine *g, const batch *b)
     draws_run(g->draw, &g->info, b, plan_result(g->placed, ENTRY_HEAD));
     for (int32_t k = 0, i = 0; k < b->st.n_seq; k++) {
         session *t = b->who[k];
-        t->n_past = t->n_sent;
-        if (t->n_past < t->n_ids) continue;
+        t->text.n_past = t->text.n_sent;
+        if (t->text.n_past < t->n_ids) continue;
         const int32_t id = t->greedy ? best[i].id : t->drawn[0];
         i++;
         if (id >= 0 && !session_ends_with(t, &g->info, id)) t->ids[t->n_ids++] = id;
@@ -114,9 +114,9 @@ static bool guess_once(engine *g, session **who, int n)
     int rc;
     for (int i = 0; i < n; i++) {
         session *s = who[i], *t = s->twin;
-        if (s->n_draft && t->n_ids > t->n_sent && t->n_ids - s->n_ids < s->n_draft) add_rows(g, b, t, &left);
+        if (s->n_draft && t->n_ids > t->text.n_sent && t->n_ids - s->n_ids < s->n_draft) add_rows(g, b, t, &left);
     }
-    if (!steps_send(&g->steps, g->prog, g->placed)) return false;
+    if (!steps_send(&g->steps, &g->kv, g->placed)) return false;
     err why = {0};
     const batch *done = steps_collect(&g->steps, g->placed, &rc, &(err){0});
     if (!rc && (rc = damage_check(g, &why))) damage_begin(g, &why);

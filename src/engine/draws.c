@@ -113,7 +113,7 @@ void draws_run(draws *d, const engine_info *info, const batch *b, const float *l
     for (int32_t k = 0, i = 0; k < st->n_seq; k++)
         for (; i < st->n[AXIS_OUT] && st->out[i] < st->tok.seq_row[k + 1]; i++) {
             session *s = b->who[k];
-            const int64_t pos = s->n_past + st->out[i] - st->tok.seq_row[k];
+            const int64_t pos = s->text.n_past + st->out[i] - st->tok.seq_row[k];
             if (pos + 1 != s->n_ids || s->beams || s->gone || s->greedy || s->room == 0) continue;
             d->task[d->n_task++] = (draw_task){s, logits + (int64_t)i * info->n_vocab};
         }

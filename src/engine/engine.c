@@ -281,12 +281,8 @@ static int open_parts(engine *g, err *e)
     if (!rc) peers_look(g, true);
     if (!rc) peers_greet(g);
     g->served_by = g->devices;
-    if (!rc && g->cache.n_slot) rc = pages_open(&g->slots, g->cache.n_slot, e);
-    for (uint32_t i = 0; i < p->n_group && !rc; i++) {
-        rc = pages_open(&g->pages[i], g->cache.n_page[i], e);
-        max.copies += g->cache.n_page[i];
-    }
-    if (!rc) rc = tree_open(&g->names, g->pages, (int)p->n_group, &g->slots, e);
+    if (!rc) rc = kv_open(&g->kv, p, &g->cache, e);
+    if (!rc) max.copies = kv_pages(&g->kv);
     g->ready = mem_array((size_t)max.sequences, sizeof *g->ready);
     if (!rc && !g->ready) rc = err_set(e, ERR_MEMORY, "out of memory for %d sequences", max.sequences);
     if (!rc) rc = steps_open(&g->steps, p, plan_in_flight(g->placed), &max, e);
@@ -491,7 +487,8 @@ int engine_open(engine **out, const engine_options *o, err *e)
 void engine_end_steps(engine *g)
 {
     err ignored = {0};
-    for (int rc; steps_under_way(&g->steps);) slots_lost(g, steps_collect(&g->steps, g->placed, &rc, &ignored));
+    for (int rc; steps_under_way(&g->steps);)
+        steps_lose_slots(&g->kv, steps_collect(&g->steps, g->placed, &rc, &ignored));
     sessions_free_gone(g);
 }
 
@@ -503,7 +500,7 @@ void engine_close(engine *g)
     while (g->all) session_finish(g, g->all, FINISH_CANCELLED, NULL);
     sessions_free_gone(g);
     damage_close(g);
-    keep_close(g);
+    disk_cache_close(&g->kv, g->placed);
     draft_close(&g->guesses);
     engine_unplace(g);
     own_list_free(&g->told);
@@ -513,10 +510,8 @@ void engine_close(engine *g)
     device_list_close(&g->devices);
     buf_free(&g->devices_text);
     steps_close(&g->steps);
-    tree_close(&g->names);
+    kv_close(&g->kv);
     mem_free(g->ready);
-    for (int i = 0; i < GROUP_MAX; i++) pages_close(&g->pages[i]);
-    pages_close(&g->slots);
     draws_close(g->draw);
     token_trie_close(g->trie);
     tokenizer_close(g->tok);

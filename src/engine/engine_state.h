@@ -3,14 +3,14 @@
  * engine.c opens and closes, queue.c is what other threads call, schedule.c decides who takes part in a step, infer.c
  * runs steps and delivers tokens, evaluate.c runs one sequence without sampling. */
 #pragma once
+#include "cache/prefix_share.h"
+#include "cache/text_slots.h"
 #include "engine/batch.h"
 #include "engine/damage.h"
 #include "engine/draft.h"
 #include "engine/draws.h"
 #include "engine/engine.h"
 #include "engine/evaluate.h"
-#include "engine/keep.h"
-#include "engine/page_tree.h"
 #include "engine/session.h"
 #include "engine/spares.h"
 #include "engine/step_time.h"
@@ -49,10 +49,7 @@ struct engine {
     engine_info info;
     int most, places; /* sequences that may run at once: where memory allows; of the plan that is placed, or tried */
     int64_t chunk;
-    page_pool pages[GROUP_MAX];
-    page_tree names; /* of pages of the text, and of snapshots */
-    page_keep *keep; /* pages on disk; NULL: none are kept there */
-    page_pool slots; /* two for each sequence, and some for snapshots, if the program has any */
+    kv_cache kv;
     step_ring steps;
     draft guesses;
     double step_began;    /* clock_now of the first step under way, or when the one before was collected */
@@ -163,34 +160,6 @@ int engine_eval_session(engine *g, session *s, int64_t from, rows_fn on_rows, vo
 /* Runs a sequence as engine_eval does, with taps. */
 int engine_watch(engine *g, const int32_t *ids, size_t n, const tap *taps, int32_t n_tap, err *e);
 
-/* ---- share.c: on the engine thread */
-/* The first page that a row at position `pos` sees. */
-static inline int64_t session_first_seen(int32_t window, int64_t pos)
-{
-    return window && pos >= window ? (pos - window + 1) / PAGE_TOKENS : 0;
-}
-/* How far a text can go on, found by looking at its pages one after another: of a group with a window only the pages
- * that are seen have to be there. */
-typedef struct page_reach {
-    int64_t run[GROUP_MAX]; /* pages that are there without a gap, to the last one that was looked at */
-    bool may;               /* later pages may still be reached */
-} page_reach;
-page_reach session_reach(const engine *g, const session *s); /* before its page n_named */
-/* The next page of the text, number n, is there in these groups, a bit each. True: the text can go on after it. */
-bool reach_add(const engine *g, page_reach *r, int64_t n, uint32_t groups);
-/* An admitted session gets a name of the tree, if it may share at all. */
-void session_join_names(engine *g, session *s);
-void session_leave_names(engine *g, session *s);
-void session_give_claims(engine *g, session *s); /* what it was about to fill others may */
-/* Before a session computes: it goes on after the pages of its text that are there, and claims those that it will fill.
- * False: another session is about to fill the next one, and this one waits. */
-bool session_follow(engine *g, session *s);
-/* Names the pages that have become full. */
-void session_name_pages(engine *g, session *s);
-/* `to`, another beam or choice, goes on with the text of `from`: they share full pages and the slot, and `to` gets a
- * copy of the last page. */
-void session_copy_text(engine *g, session *to, const session *from);
-
 /* ---- choices.c: on the engine thread */
 /* A new session waits for the one that computes the same prompt, if it says so and can. */
 void choices_join(engine *g, session *s);
@@ -204,38 +173,18 @@ int choices_fork(engine *g, session *s, session **to);
 /* Notes how far the running sessions are, for engine_slots. On the engine thread, under the lock. */
 void slots_note(engine *g);
 
-/* ---- session_slots.c: on the engine thread. Where the model has no slots nothing happens, and nothing is missing */
-/* A session that is admitted gets two of its own. False: there are none now. */
-bool session_take_slots(engine *g, session *s);
-void session_give_slots(engine *g, session *s);
-/* The session continues from the state in this slot. It becomes a holder of a slot that is not its own. */
-void session_move_slot(engine *g, session *s, int32_t slot);
-/* Its state is where its steps do not write, so that others can go on from there too. False: there is no slot left. */
-bool session_part_slot(engine *g, session *s);
-/* Of so many rows, those up to the next position at which a snapshot is due. */
-int64_t session_cut_rows(const engine *g, const session *s, int64_t rows);
-/* Its next step will end at position `to`: where a snapshot is due, and there is a slot, the step writes one. */
-void session_plan_snapshot(engine *g, session *s, int64_t to);
-/* Called when a step was sent: each session of it holds the slot that its next step reads. */
-void slots_sent(engine *g, const batch *b);
-/* The session has taken what a step to position `to`, which wrote this slot, has given: a snapshot gets its name. */
-void session_name_snapshot(engine *g, session *s, int32_t slot, int64_t to);
-/* A step has failed, or is lost: so are its snapshots. */
-void slots_lost(engine *g, const batch *b);
-
-/* ---- session_pages.c: on the engine thread */
+/* ---- session_cache.c: on the engine thread */
+static inline disk_turn disk_turn_of(const engine *g)
+{
+    return (disk_turn){.on = g->placed, .idle = !steps_under_way(&g->steps), .step = g->fill};
+}
 /* Takes slots, rope tables and pages of the encoder input. 0; ERR_BUSY: not now; another code: never. */
 int session_admit(engine *g, session *s, err *e);
-/* Takes pages for positions below `to`; returns the position up to which there are some, at least n_sent. */
-int64_t session_take_pages(engine *g, session *s, int64_t to);
-void session_give_page(engine *g, uint32_t group, int32_t *page); /* *page becomes -1 */
-/* Page `to` becomes a copy of `from` before the next step. */
-void session_copy_page(engine *g, uint32_t group, int32_t from, int32_t to);
-/* n more tokens are in the cache: full pages get names, pages that fell out of a window are given back. */
-void session_advance(engine *g, session *s, int64_t n);
-void session_leave_windows(engine *g, session *s); /* the latter */
-void session_start_again(engine *g, session *s);   /* nothing of its text is in the cache */
-void session_drop_cache(engine *g, session *s);    /* gives all back; no step with rows of it is under way */
+/* As prefix_follow: before it computes it goes on after what is there of its text; false: it waits. */
+bool session_follow(engine *g, session *s);
+/* `to`, another beam or choice, goes on with the text of `from`: text_copy. */
+void session_copy_text(engine *g, session *to, const session *from);
+void session_drop_cache(engine *g, session *s); /* gives all back; no step with rows of it is under way */
 
 /* ---- schedule.c: on the engine thread */
 /* Takes new sessions in, ends cancelled ones, gives places. */

@@ -10,12 +10,12 @@
 static bool send_chunk(engine *g, session *s, const tap *taps, int32_t n_tap)
 {
     batch *b = steps_next(&g->steps);
-    if (!b || s->n_sent == s->n_ids || (n_tap && steps_under_way(&g->steps))) return false;
-    const int64_t rest = s->n_ids - s->n_sent, rows = rest < g->chunk ? rest : g->chunk;
-    batch_add(b, s, (int)(session_take_pages(g, s, s->n_sent + rows) - s->n_sent), 0);
+    if (!b || s->text.n_sent == s->n_ids || (n_tap && steps_under_way(&g->steps))) return false;
+    const int64_t rest = s->n_ids - s->text.n_sent, rows = rest < g->chunk ? rest : g->chunk;
+    batch_add(b, s, (int)(text_take_pages(&g->kv, &s->text, s->text.n_sent + rows) - s->text.n_sent), 0);
     b->st.taps = taps;
     b->st.n_tap = n_tap;
-    return steps_send(&g->steps, g->prog, g->placed);
+    return steps_send(&g->steps, &g->kv, g->placed);
 }
 
 /* Where rows see later ones, a step has the whole text, and is repeated until every row was wanted once. With taps only
@@ -28,24 +28,24 @@ static int run_chunks(engine *g, session *s, const tap *taps, int32_t n_tap, con
     bool again = p->needs_whole_sequence && s->want_all;
     int rc = OK;
     s->want_to = again && s->n_ids > SCORE_ROWS ? SCORE_ROWS : s->n_ids;
-    while (s->n_past < s->n_ids || s->in_flight) {
+    while (s->text.n_past < s->n_ids || s->in_flight) {
         while (!rc && send_chunk(g, s, taps, n_tap)) {}
         if (!s->in_flight) break;
         int failed;
         const batch *b = steps_collect(&g->steps, g->placed, &failed, rc ? NULL : e);
         const int64_t n = b->st.n[AXIS_TOK];
         const bool all = values && !again; /* a tap of token rows shows those that are not wanted too */
-        const int64_t first = all || s->want_from < s->n_past ? s->n_past : s->want_from;
+        const int64_t first = all || s->want_from < s->text.n_past ? s->text.n_past : s->want_from;
         const int64_t rows = all ? n : b->st.n[AXIS_OUT];
         if (!rc) rc = failed;
         if (!rc) rc = damage_check(g, e);
-        if (!rc) rc = row_fault_error(g, b, 0, s->n_past, e);
+        if (!rc) rc = row_fault_error(g, b, 0, s->text.n_past, e);
         const float *got = values ? values : plan_result(g->placed, ENTRY_HEAD);
         for (int64_t i = 0; i < rows && !rc; i++) rc = row_not_finite(first + i, width, got + i * width, e);
         if (!rc && rows) rc = on_rows(ctx, got, first, rows, e);
-        session_advance(g, s, n);
+        text_advance(&g->kv, &s->text, n);
         if (s->want_to == s->n_ids || rc) continue;
-        s->n_past = s->n_sent = 0;
+        s->text.n_past = s->text.n_sent = 0;
         s->want_from = s->want_to;
         s->want_to = s->n_ids - s->want_from > SCORE_ROWS ? s->want_from + SCORE_ROWS : s->n_ids;
     }
@@ -93,7 +93,7 @@ int engine_eval_query(engine *g, const query *q, int layer, rows_fn on_rows, voi
     if (!rc) rc = query_check_encoder(g, q, e);
     if (!rc) rc = session_new(&s, q, g->prog, g->info.ctx, e);
     if (rc) return rc;
-    s->shares = false;
+    s->text.shares = false;
     s->want_all = layer < 0 || g->prog->tensors[g->prog->hidden[layer]].axis == AXIS_OUT;
     if (layer >= 0) {
         tapped = mem_array((size_t)g->chunk * (size_t)engine_width(g, layer), sizeof *tapped);
@@ -132,7 +132,7 @@ int engine_watch(engine *g, const int32_t *ids, size_t n, const tap *taps, int32
     int rc = check_ids(g, ids, n, e);
     if (!rc) rc = session_new(&s, &q, g->prog, g->info.ctx, e);
     if (rc) return rc;
-    s->shares = false;
+    s->text.shares = false;
     s->want_all = g->prog->entries[ENTRY_HEAD].out != 0;
     rc = session_admit(g, s, e);
     if (!rc) rc = run_chunks(g, s, taps, n_tap, NULL, ignore_rows, NULL, e);

@@ -24,7 +24,7 @@ static int step_sequences(const engine *g, int n)
     const int stages = plan_groups(g->placed), steps = g->steps.in_flight < stages ? g->steps.in_flight : stages;
     int ready = 0, parts;
     if (g->step_sequences || steps < 2) return g->step_sequences ? g->step_sequences : INT32_MAX;
-    for (int i = 0; i < n; i++) ready += g->ready[i]->n_ids - g->ready[i]->n_past == 1;
+    for (int i = 0; i < n; i++) ready += g->ready[i]->n_ids - g->ready[i]->text.n_past == 1;
     parts = ready / WORTH;
     parts = parts < 1 ? 1 : parts > steps ? steps : parts;
     return (ready + parts - 1) / parts;
@@ -39,7 +39,7 @@ static int list_ready(engine *g)
     return n;
 }
 
-static int64_t rest_of(const session *s) { return s->n_ids - s->n_sent; }
+static int64_t rest_of(const session *s) { return s->n_ids - s->text.n_sent; }
 
 /* Whether it could have rows of this kind now: the last token, or more. */
 static bool is_ready(const engine *g, session *s, bool prompt)
@@ -56,7 +56,8 @@ void schedule_guess(engine *g)
     for (int i = 0; i < n; i++) {
         session *s = g->ready[i];
         if (s->beams || s->leads || s->in_flight || !is_ready(g, s, false)) continue;
-        if (!g->slots.total || session_owns_slot(s, s->slot_now)) g->guesses.who[m++] = s; /* it may go back there */
+        if (!g->kv.slots.total || text_owns_slot(&s->text, s->text.slot_now))
+            g->guesses.who[m++] = s; /* it may go back there */
     }
     if (m) draft_guess(&g->guesses, &g->times, g->guesses.who, m, g->chunk / 2);
 }
@@ -65,14 +66,14 @@ void schedule_guess(engine *g)
 static int add_rows(engine *g, batch *to, session *s, int64_t rows, int keep)
 {
     session *first = beam_member(s, 0);
-    rows = session_cut_rows(g, s, rows);
-    const int64_t least = s->n_sent + (undivided(g, s) ? rows : 1);
+    rows = text_cut_rows(&g->kv, &s->text, rows);
+    const int64_t least = s->text.n_sent + (undivided(g, s) ? rows : 1);
     int64_t upto;
-    while ((upto = session_take_pages(g, s, s->n_sent + rows)) < least)
+    while ((upto = text_take_pages(&g->kv, &s->text, s->text.n_sent + rows)) < least)
         if (!schedule_make_room(g, first)) return 0;
-    const int n = batch_add(to, s, (int)(upto - s->n_sent), keep);
+    const int n = batch_add(to, s, (int)(upto - s->text.n_sent), keep);
     if (n) first->filled = g->fill;
-    if (n) session_plan_snapshot(g, s, s->n_sent + n);
+    if (n) text_plan_snapshot(&g->kv, &s->text, s->text.n_sent + n);
     return n;
 }
 
@@ -100,7 +101,8 @@ static double seconds_owed(const engine *g, int n)
     }
     for (int i = 0; i < n; i++) {
         session *s = g->ready[i];
-        if (s->added < newest + TOGETHER && is_brief(g, s)) sum += step_time_rows(&g->times, rest_of(s), s->n_sent);
+        if (s->added < newest + TOGETHER && is_brief(g, s))
+            sum += step_time_rows(&g->times, rest_of(s), s->text.n_sent);
     }
     if (!(sum > 0)) return 0;
     return (fewest <= LAST ? PAUSE : fmin((had + sum) / (double)(fewest - LAST), PAUSE)) - had;
@@ -159,11 +161,11 @@ static void add_prompt(engine *g, batch *to, session *s, space *left, double sec
     int64_t rows = rest_of(s);
     if (rows > left->rows && !whole) rows = left->rows;
     if (!whole && seconds < INFINITY) {
-        const int64_t fit = step_time_fit(&g->times, seconds, s->n_sent, rows);
+        const int64_t fit = step_time_fit(&g->times, seconds, s->text.n_sent, rows);
         rows = fit >= LEAST || fit >= rows ? fit : left->seconds > 0 && LEAST < rows ? LEAST : rows;
     }
     if (rows < 1 || rows > left->rows || (!whole && left->seconds <= 0)) return;
-    const int64_t depth = s->n_sent;
+    const int64_t depth = s->text.n_sent;
     const int added = add_rows(g, to, s, rows, keep);
     const double took = step_time_rows(&g->times, added, depth);
     left->rows -= added;

@@ -132,13 +132,13 @@ static void deliver_rows(engine *g, const step *st, int32_t k, session *s, int64
 /* What a step of a session was for: `before` to `to` are its positions. */
 static void count_rows(engine_stats *did, const session *s, int64_t before, int64_t to)
 {
-    const int64_t again = (to < s->n_done ? to : s->n_done) - before;
+    const int64_t again = (to < s->text.n_done ? to : s->text.n_done) - before;
     if (again > 0) did->recomputed_tokens += (uint64_t)again;
-    if (s->n_done >= s->n_prompt || to < s->n_prompt || s->sibling) return;
+    if (s->text.n_done >= s->n_prompt || to < s->n_prompt || s->sibling) return;
     const uint64_t n = (uint64_t)s->n_prompt + s->q.n_enc;
     did->prompt_tokens += n;
     did->cached_tokens += (uint64_t)s->cached;
-    if (s->name < 0 || s->q.prompt_logprobs) return;
+    if (s->text.prefix < 0 || s->q.prompt_logprobs) return;
     did->sought_tokens += n;
     did->found_tokens += (uint64_t)s->cached;
 }
@@ -146,17 +146,18 @@ static void count_rows(engine_stats *did, const session *s, int64_t before, int6
 /* Delivers the rows of a session with guesses. What is in the cache counts as far as they held. */
 static void deliver_guesses(engine *g, const batch *b, int32_t k, session *s, int32_t *i, engine_stats *did)
 {
-    const int64_t n_ids = s->n_ids, to = s->n_sent;
+    const int64_t n_ids = s->n_ids, to = s->text.n_sent;
     const int made = s->n_draft;
-    deliver_rows(g, &b->st, k, s, s->n_past, i, &did->generated_tokens);
+    deliver_rows(g, &b->st, k, s, s->text.n_past, i, &did->generated_tokens);
     const int came = (int)(s->n_ids - n_ids), held = came > 0 ? came - 1 : 0;
     did->draft_tokens += (uint64_t)made;
     did->draft_accepted += (uint64_t)held;
     if (!s->gone) draft_learn(s, held);
-    if (g->slots.total && held < made) session_move_slot(g, s, s->slot_was); /* the state before this step */
-    else session_advance(g, s, held + 1);
-    session_name_snapshot(g, s, b->slot_write[k], to);
-    s->n_sent = s->n_past;
+    if (g->kv.slots.total && held < made)
+        text_move_slot(&g->kv, &s->text, s->text.slot_was); /* the state before this step */
+    else text_advance(&g->kv, &s->text, held + 1);
+    text_add_snapshot(&g->kv, &s->text, b->slot_write[k], to);
+    s->text.n_sent = s->text.n_past;
     s->n_draft = 0;
 }
 
@@ -175,7 +176,7 @@ static void tell_reading(engine *g, session *s, int64_t read)
 /* A step with rows or page copies of the session failed: what its pages hold is not known. */
 static void end_failed(engine *g, session *s, const err *why)
 {
-    for (int i = 0; i < beam_count(s); i++) session_leave_names(g, beam_member(s, i));
+    for (int i = 0; i < beam_count(s); i++) prefix_leave(&g->kv, &beam_member(s, i)->text);
     if (!s->gone) session_finish(g, s, FINISH_ERROR, why->msg);
 }
 
@@ -183,11 +184,11 @@ static void end_failed(engine *g, session *s, const err *why)
 static bool end_faulty(engine *g, const batch *b, int32_t k, int64_t before, int32_t *i)
 {
     session *s = b->who[k];
-    const int64_t to = s->n_sent;
+    const int64_t to = s->text.n_sent;
     err why = {0};
     if (!row_fault_error(g, b, k, before, &why)) return false;
     end_failed(g, beam_member(s, 0), &why);
-    session_name_snapshot(g, s, b->slot_write[k], to); /* gives it back */
+    text_add_snapshot(&g->kv, &s->text, b->slot_write[k], to); /* gives it back */
     while (*i < b->st.n[AXIS_OUT] && b->st.out[*i] < b->st.tok.seq_row[k + 1]) ++*i;
     return true;
 }
@@ -199,7 +200,7 @@ static void deliver(engine *g, const batch *b, engine_stats *did)
     draws_run(g->draw, &g->info, b, plan_result(g->placed, ENTRY_HEAD));
     for (int32_t k = 0, i = 0, pooled = 0; k < st->n_seq; k++) {
         session *s = b->who[k];
-        const int64_t before = s->n_past, to = before + st->tok.seq_row[k + 1] - st->tok.seq_row[k];
+        const int64_t before = s->text.n_past, to = before + st->tok.seq_row[k + 1] - st->tok.seq_row[k];
         did->encoder_runs += st->enc.seq_row[k + 1] > st->enc.seq_row[k];
         if (end_faulty(g, b, k, before, &i)) {
             pooled += s->q.pooled;
@@ -212,8 +213,8 @@ static void deliver(engine *g, const batch *b, engine_stats *did)
             continue;
         }
         count_rows(did, s, before, to);
-        session_advance(g, s, to - before);
-        session_name_snapshot(g, s, b->slot_write[k], to);
+        text_advance(&g->kv, &s->text, to - before);
+        text_add_snapshot(&g->kv, &s->text, b->slot_write[k], to);
         if (s->q.pooled && !s->gone) deliver_pooled(g, s, pooled);
         pooled += s->q.pooled;
         if (s->q.tells_reading && to < s->n_prompt && !s->gone) tell_reading(g, s, to);
@@ -229,8 +230,8 @@ static bool has_copy(session *s, const batch *b)
         for (int i = 0; i < beam_count(s); i++) {
             const session *m = beam_member(s, i);
             const page_copy *copy = &b->copies[c];
-            for (int64_t k = 0; k < m->n_page[copy->group]; k++)
-                if (m->page[copy->group][k] == copy->to) return true;
+            for (int64_t k = 0; k < m->text.n_page[copy->group]; k++)
+                if (m->text.page[copy->group][k] == copy->to) return true;
         }
     return false;
 }
@@ -252,7 +253,7 @@ static void add_stats(engine *g, const engine_stats *did)
 {
     int64_t used = 0, kept = 0, free = 0;
     for (uint32_t i = 0; i < g->prog->n_group; i++) {
-        const page_pool *p = &g->pages[i];
+        const page_pool *p = &g->kv.pages[i];
         used += p->total - p->n_free - p->n_kept;
         kept += p->n_kept;
         free += p->n_free;
@@ -270,7 +271,7 @@ static void add_stats(engine *g, const engine_stats *did)
     st->draft_accepted += did->draft_accepted;
     st->recomputed_tokens += did->recomputed_tokens;
     st->preemptions = g->preemptions;
-    keep_count(g, &st->disk_read, &st->disk_written);
+    disk_cache_count(&g->kv, &st->disk_read, &st->disk_written);
     st->running = g->n_running;
     st->spare = spares_any(&g->devices);
     st->in_flight = steps_under_way(&g->steps);
@@ -292,9 +293,9 @@ static bool send_step(engine *g)
     mem_guard("a step");
     schedule_fill(g, b);
     b->st.expected = step_time_predict(&g->times, &b->st);
-    const bool sent = steps_send(&g->steps, g->prog, g->placed);
-    for (int32_t i = 0; sent && i < b->st.n_copy; i++) pages_give(&g->pages[b->copies[i].group], b->copies[i].from);
-    if (sent) slots_sent(g, b);
+    const bool sent = steps_send(&g->steps, &g->kv, g->placed);
+    if (sent) kv_copied(&g->kv, b->copies, b->st.n_copy);
+    for (int32_t i = 0; sent && i < b->st.n_seq; i++) text_sent(&g->kv, &b->who[i]->text);
     mem_unguard();
     return sent;
 }
@@ -314,6 +315,13 @@ static void note_late(engine *g, bool waits)
     pthread_mutex_lock(&g->lock);
     g->late_at = !waits ? 0 : clock_now() + (times * expected > least ? times * expected : least);
     pthread_mutex_unlock(&g->lock);
+}
+
+/* Whether a text waits for pages from disk, which devices take when no step is under way. */
+static bool waits_for_disk(engine *g)
+{
+    const disk_turn now = disk_turn_of(g);
+    return disk_cache_waits(&g->kv, &now);
 }
 
 int engine_infer(engine *g, bool *more, err *e)
@@ -340,7 +348,7 @@ int engine_infer(engine *g, bool *more, err *e)
     }
     if (!leaves) schedule_admit(g);
     sessions_free_gone(g);
-    for (bool sent = !leaves; sent && !keep_waits(g);) sent = send_step(g);
+    for (bool sent = !leaves; sent && !waits_for_disk(g);) sent = send_step(g);
     mem_guard("a step");
     bool any = steps_under_way(&g->steps) > 0;
     if (any) note_late(g, true);
@@ -349,13 +357,14 @@ int engine_infer(engine *g, bool *more, err *e)
     mem_unguard();
     if (b) time_step(g, b);
     const bool damaged = b && !rc && (rc = damage_check(g, &why));
-    if (b && rc) slots_lost(g, b);
+    if (b && rc) steps_lose_slots(&g->kv, b);
     if (damaged) damage_begin(g, &why);
     else if ((!any || rc) && recovery_begin(g, b)) any = false;
     else if (b && rc) fail(g, b, &why);
     else if (b) deliver(g, b, &did);
     sessions_free_gone(g);
-    keep_write(g);
+    const disk_turn now = disk_turn_of(g);
+    disk_cache_write(&g->kv, &now);
     did.steps = any;
     add_stats(g, &did);
     *more = steps_under_way(&g->steps) > 0 || queue_has_work(g);

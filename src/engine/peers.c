@@ -48,7 +48,7 @@ static double kv_usage(const engine *g, const leader_node *node)
 {
     double used = 0, all = 0;
     for (uint32_t i = 0; i < g->prog->n_group; i++) {
-        const page_pool *p = &g->pages[i];
+        const page_pool *p = &g->kv.pages[i];
         used += (double)node->page[i] * (double)(p->total - p->n_free - p->n_kept);
         all += (double)node->page[i] * (double)p->total;
     }

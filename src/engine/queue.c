@@ -32,9 +32,10 @@ static int check_beams(const engine *g, const query *q, err *e)
             length = (int64_t)q->n_ids + (q->max_tokens < room ? q->max_tokens : room);
     for (uint32_t i = 0; i < p->n_group; i++) {
         int64_t each = pages_needed(length, p->group_window[i], g->chunk * g->steps.in_flight); /* session_admit */
-        if (p->group_axis[i] == AXIS_TOK && each && g->pages[i].total / each < most) most = g->pages[i].total / each;
+        if (p->group_axis[i] == AXIS_TOK && each && g->kv.pages[i].total / each < most)
+            most = g->kv.pages[i].total / each;
     }
-    if (g->slots.total && g->slots.total / 2 < most) most = g->slots.total / 2;
+    if (g->kv.slots.total && g->kv.slots.total / 2 < most) most = g->kv.slots.total / 2;
     if (q->beams > most)
         return err_set(e, ERR_USAGE, "%d beams: at most %" PRId64 " of %" PRId64 " tokens run at once", q->beams, most,
                        length);

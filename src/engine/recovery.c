@@ -92,7 +92,7 @@ bool recovery_begin(engine *g, const batch *failed)
     for (int rc; steps_under_way(&g->steps);) {
         const batch *b = steps_collect(&g->steps, g->placed, &rc, &ignored);
         note_losses(g, b);
-        slots_lost(g, b);
+        steps_lose_slots(&g->kv, b);
     }
     begin(g, &why, true);
     log_line(LOG_WARN, "%s: texts wait up to %.0f s for it", why.msg, g->asked.peer_wait);

@@ -58,7 +58,7 @@ static void leave_place(engine *g, session *s)
     unlink_from(&g->running, s);
     count_turn(g, s, -beam_count(s));
     s->placed = false;
-    for (int i = 0; i < beam_count(s); i++) session_give_claims(g, beam_member(s, i));
+    for (int i = 0; i < beam_count(s); i++) prefix_release(&g->kv, &beam_member(s, i)->text);
     insert_in_order(&g->waiting, s);
 }
 
@@ -184,7 +184,7 @@ void schedule_accept(engine *g)
 static void give_up_cache(engine *g, session *s)
 {
     for (int i = 0; i < beam_count(s); i++)
-        if (beam_member(s, i)->n_past) {
+        if (beam_member(s, i)->text.n_past) {
             g->preemptions++;
             break;
         }
@@ -227,7 +227,7 @@ void schedule_requeue(engine *g)
         session_drop_cache(g, s);
         count_queued(g, 1);
     }
-    tree_clear(&g->names);
+    tree_clear(&g->kv.tree);
 }
 
 /* ---- places */
@@ -244,7 +244,7 @@ int64_t schedule_expect(const engine *g, const session *s)
  * like all; below 0: it will have ended, and have given them back. */
 static int64_t pages_more(const engine *g, uint32_t group, const session *s, int64_t from, int64_t to)
 {
-    const int64_t held = (s->n_sent + PAGE_TOKENS - 1) / PAGE_TOKENS - s->first[group];
+    const int64_t held = (s->text.n_sent + PAGE_TOKENS - 1) / PAGE_TOKENS - s->text.first[group];
     const int64_t left = schedule_expect(g, s) - s->n_ids;
     if (left < from) return -held;
     const int64_t length = s->n_ids + (left < to ? left : to);
@@ -265,12 +265,12 @@ static int64_t all_pages_more(const engine *g, uint32_t group, session *s, int64
 /* Pages of a group that s could take now: free ones, and those of sessions that go behind it. */
 static int64_t pages_there(const engine *g, uint32_t group, const session *s)
 {
-    int64_t there = g->pages[group].n_free + g->pages[group].n_kept;
+    int64_t there = g->kv.pages[group].n_free + g->kv.pages[group].n_kept;
     for (session *list = g->running; list; list = list == g->running ? g->waiting : NULL)
         for (session *r = list; r; r = r->next)
             for (int k = 0; r->admitted && (!r->placed || r->q.priority > s->q.priority) && k < beam_count(r); k++) {
                 const session *m = beam_member(r, k);
-                there += (m->n_sent + PAGE_TOKENS - 1) / PAGE_TOKENS - m->first[group];
+                there += (m->text.n_sent + PAGE_TOKENS - 1) / PAGE_TOKENS - m->text.first[group];
             }
     return there;
 }

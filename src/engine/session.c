@@ -23,12 +23,12 @@ int session_new(session **out, const query *q, const program *p, int64_t ctx, er
     s->q = *q;
     s->room = q->max_tokens < room ? q->max_tokens : room;
     s->n_prompt = s->n_ids = n;
-    s->shares = !q->apart && !q->pooled && !q->types && !q->n_enc && !p->needs_whole_sequence;
-    s->name = s->claim = s->snapshot = -1;
-    if (q->salt) memcpy(s->salt, q->salt, SALT_BYTES);
+    s->text.shares = !q->apart && !q->pooled && !q->types && !q->n_enc && !p->needs_whole_sequence;
+    _Static_assert((int)TEXT_SALT == (int)SALT_BYTES, "texts are kept apart by the salt of a query");
+    if (q->salt) memcpy(s->text.salt, q->salt, SALT_BYTES);
     s->ids = mem_array((size_t)(n + s->room), sizeof *s->ids);
-    s->variant = mem_zero(p->n_rope + 1, sizeof *s->variant);
-    bool ok = s->ids && s->variant;
+    s->text.ids = s->ids;
+    bool ok = text_open(&s->text, p, n + s->room, (int64_t)q->n_enc) && s->ids;
     if (ok && q->types) {
         s->types = mem_array((size_t)n, sizeof *s->types);
         ok = s->types != NULL;
@@ -39,13 +39,6 @@ int session_new(session **out, const query *q, const program *p, int64_t ctx, er
     s->q.enc_ids = s->enc_ids = q->n_enc && ok ? mem_array(q->n_enc, sizeof *s->enc_ids) : NULL;
     if (s->enc_ids) memcpy(s->enc_ids, q->enc_ids, q->n_enc * sizeof *s->enc_ids);
     else ok = ok && s->encoded;
-    for (uint32_t g = 0; g < p->n_group && ok; g++) {
-        int64_t length = p->group_axis[g] == AXIS_ENC ? (int64_t)q->n_enc : n + s->room;
-        s->n_page[g] = (length + PAGE_TOKENS - 1) / PAGE_TOKENS;
-        s->page[g] = mem_array((size_t)s->n_page[g] + 1, sizeof *s->page[g]);
-        ok = s->page[g] != NULL;
-        if (ok) memset(s->page[g], 0xff, (size_t)s->n_page[g] * sizeof *s->page[g]);
-    }
     s->q.bias = copy(q->bias, q->n_bias, sizeof *q->bias, &ok);
     s->q.stop_ids = copy(q->stop_ids, q->n_stop_ids, sizeof *q->stop_ids, &ok);
     s->q.allowed = copy(q->allowed, q->n_allowed, sizeof *q->allowed, &ok);
@@ -91,8 +84,7 @@ void session_free(session *s)
     mem_free(s->top);
     constraint_close(s->rule);
     mem_free(s->states);
-    mem_free(s->variant);
-    for (int g = 0; g < GROUP_MAX; g++) mem_free(s->page[g]);
+    text_close(&s->text);
     mem_free(s);
 }
 

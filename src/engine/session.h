@@ -4,7 +4,7 @@
  * there, and wants the rest evaluated. One token left is a decode row, many are a prompt or a sequence that lost its
  * pages. Everything a session needs is allocated when the query is added, by the thread that adds it. */
 #pragma once
-#include "core/program.h"
+#include "cache/cache_text.h"
 #include "engine/constraint.h"
 #include "engine/engine.h"
 
@@ -31,9 +31,8 @@ struct session {
     bool borrows;                   /* its encoder pages are another session's */
     bool encoded;                   /* a step with the encoder's rows was sent */
     int64_t n_prompt, n_ids, room;  /* room: tokens that may be generated in all */
-    int64_t n_sent; /* tokens that are in the cache, or will be by a step under way; n_past: by steps collected */
-    int64_t n_past;
-    int in_flight;    /* steps under way with rows of it */
+    cache_text text;                /* what it has in the cache, and how far it is computed */
+    int in_flight;                  /* steps under way with rows of it */
     int losses;       /* of nodes, with a step of it under way, since it has made a token; of the first of beams */
     uint64_t lost_in; /* the last of these, as engine.losses counts them */
     int32_t *banned;  /* memory for session_list_banned */
@@ -60,28 +59,15 @@ struct session {
     guess_rule accept;      /* by which its guesses hold */
     guess_chances *chances; /* [DRAFT_MAX] of its guesses, where `accept` asks for them; of a twin: where they go */
 
-    uint8_t salt[SALT_BYTES];
-    bool shares;            /* its full pages get names; false: it neither gives nor takes pages */
-    int32_t name;           /* of its last page that has one, or their root (page_tree.h); -1: none */
-    int64_t n_named;        /* pages up to there */
-    int32_t claim;          /* the last name that its next steps will fill; -1: none */
-    int64_t n_done, cached; /* positions that were in the cache at some time; of the prompt, those found there */
+    int64_t cached; /* of the prompt, positions that were found in the cache */
 
-    bool placed;               /* it runs: it, or the first of its beams, is in the engine's list */
-    bool yields;               /* its place was taken: when its steps are done it gives its cache up */
-    uint64_t filled;           /* the last step that was filled with rows of it, or of its beams */
-    session *leader;           /* computes the prompt for it; NULL: nobody does */
-    bool leads;                /* some have it as leader */
-    bool sibling;              /* its prompt is counted as another's */
-    bool admitted;             /* holds slots, rope variants and encoder pages */
-    int64_t n_page[GROUP_MAX]; /* length of the page tables: of the tokens, or of the encoder input */
-    int32_t *page[GROUP_MAX];  /* [n_page] physical page, -1 none */
-    int64_t first[GROUP_MAX];  /* pages before this one fell out of the window and were given back */
-    int32_t *variant;          /* [n_rope] */
-    int32_t slot[2];           /* its own: session_slots.c */
-    int32_t slot_now; /* where its state is when all that was sent is done: one of them, or another one that it holds */
-    int32_t slot_was; /* where it was before the last step that was sent */
-    int32_t snapshot; /* the slot that its next step writes in place of its own; -1: none */
+    bool placed;     /* it runs: it, or the first of its beams, is in the engine's list */
+    bool yields;     /* its place was taken: when its steps are done it gives its cache up */
+    uint64_t filled; /* the last step that was filled with rows of it, or of its beams */
+    session *leader; /* computes the prompt for it; NULL: nobody does */
+    bool leads;      /* some have it as leader */
+    bool sibling;    /* its prompt is counted as another's */
+    bool admitted;   /* holds slots, rope variants and encoder pages */
 };
 
 /* A session for a query whose ids were checked; q->max_tokens is cut to the room that the context leaves. */
@@ -90,15 +76,6 @@ int session_new(session **out, const query *q, const program *p, int64_t ctx, er
 static inline bool session_is_before(const session *s, const session *other)
 {
     return s->q.priority != other->q.priority ? s->q.priority < other->q.priority : s->id < other->id;
-}
-static inline bool session_owns_slot(const session *s, int32_t slot)
-{
-    return slot == s->slot[0] || slot == s->slot[1];
-}
-/* The slot that its next step writes. */
-static inline int32_t session_next_slot(const session *s)
-{
-    return s->snapshot >= 0 ? s->snapshot : s->slot[s->slot_now == s->slot[0]];
 }
 /* Whether the token ends its text. */
 bool session_ends_with(const session *s, const engine_info *i, int32_t id);

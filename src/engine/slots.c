@@ -9,7 +9,7 @@ void slots_note(engine *g)
     for (session *s = g->running; s; s = s->next) {
         s->seen_at = g->noted;
         s->seen.cached_tokens = s->cached;
-        s->seen.past = s->n_past;
+        s->seen.past = s->text.n_past;
         s->seen.generated = s->n_ids - s->n_prompt;
     }
 }

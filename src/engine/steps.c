@@ -2,13 +2,13 @@
 #include "engine/steps.h"
 
 #include "base/mem.h"
+#include "cache/text_slots.h"
 
 int steps_open(step_ring *r, const program *p, int in_flight, const batch_sizes *max, err *e)
 {
-    *r = (step_ring){.cap_copy = max->copies, .rows = mem_zero((size_t)in_flight, sizeof *r->rows)};
+    *r = (step_ring){.rows = mem_zero((size_t)in_flight, sizeof *r->rows)};
     if (r->rows) r->in_flight = in_flight;
-    r->copies = mem_array((size_t)max->copies + 1, sizeof *r->copies);
-    int rc = r->rows && r->copies ? OK : err_set(e, ERR_MEMORY, "out of memory for steps under way");
+    int rc = r->rows ? OK : err_set(e, ERR_MEMORY, "out of memory for steps under way");
     for (int i = 0; i < in_flight && !rc; i++) rc = batch_open(&r->rows[i], p, max, e);
     return rc;
 }
@@ -17,7 +17,6 @@ void steps_close(step_ring *r)
 {
     for (int i = 0; i < r->in_flight; i++) batch_close(&r->rows[i]);
     mem_free(r->rows);
-    mem_free(r->copies);
     *r = (step_ring){0};
 }
 
@@ -31,17 +30,17 @@ batch *steps_next(step_ring *r)
     return b;
 }
 
-bool steps_send(step_ring *r, const program *p, plan *to)
+bool steps_send(step_ring *r, kv_cache *kv, plan *to)
 {
     batch *b = batch_of(r, r->sent);
     if (!b->st.n_seq) return false;
-    const step *st = batch_finish(b, p, r->copies, r->n_copy);
-    r->n_copy = 0;
+    const step *st = batch_finish(b, kv->p, kv->copies, kv->n_copy);
+    kv->n_copy = 0;
     for (int32_t i = 0; i < st->n_seq; i++) {
         session *s = b->who[i];
-        s->n_sent += st->tok.seq_row[i + 1] - st->tok.seq_row[i];
-        s->slot_was = s->slot_now;
-        s->slot_now = st->slot_write[i];
+        s->text.n_sent += st->tok.seq_row[i + 1] - st->tok.seq_row[i];
+        s->text.slot_was = s->text.slot_now;
+        s->text.slot_now = st->slot_write[i];
         s->encoded = true;
         s->in_flight++;
     }
@@ -58,18 +57,7 @@ batch *steps_collect(step_ring *r, plan *from, int *rc, err *e)
     return b;
 }
 
-void steps_copy_page(step_ring *r, int group, int32_t from, int32_t to)
+void steps_lose_slots(kv_cache *kv, const batch *b)
 {
-    r->copies[r->n_copy++] = (page_copy){group, from, to};
-}
-
-int32_t steps_forget_page(step_ring *r, int group, int32_t page)
-{
-    for (int32_t i = 0; i < r->n_copy; i++) {
-        const page_copy c = r->copies[i];
-        if (c.group != group || c.to != page) continue;
-        r->copies[i] = r->copies[--r->n_copy];
-        return c.from;
-    }
-    return -1;
+    for (int32_t i = 0; i < b->st.n_seq; i++) text_lose_slot(kv, &b->who[i]->text, b->slot_write[i]);
 }

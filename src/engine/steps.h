@@ -1,7 +1,6 @@
 /* steps.h - the steps of an engine that are under way: a ring of batches, filled in turn, collected in turn. */
 #pragma once
 #include "engine/batch.h"
-#include "engine/pages.h"
 #include "plan/drive.h"
 
 #include <stdbool.h>
@@ -10,8 +9,6 @@ typedef struct step_ring {
     batch *rows; /* [in_flight] */
     int in_flight;
     uint64_t sent, collected;
-    page_copy *copies; /* [cap_copy] before the next step */
-    int32_t n_copy, cap_copy;
 } step_ring;
 
 typedef struct batch_sizes {
@@ -27,13 +24,11 @@ static inline int steps_under_way(const step_ring *r) { return (int)(r->sent - r
 
 /* The batch of the next step, empty; NULL: as many are under way as may be. */
 batch *steps_next(step_ring *r);
-/* Sends what was added to it: the rows of its sessions count as sent. False, and nothing happens: it is empty. */
-bool steps_send(step_ring *r, const program *p, plan *to);
+/* Sends what was added to it, with the copies of pages that are due: the rows of its sessions count as sent. False, and
+ * nothing happens: it is empty. */
+bool steps_send(step_ring *r, kv_cache *kv, plan *to);
 /* Waits for the oldest step under way and returns its batch; *rc and e tell how it went. Its sessions are no longer in
- * it, but session_advance is the caller's. */
+ * it, but text_advance is the caller's. */
 batch *steps_collect(step_ring *r, plan *from, int *rc, err *e);
-
-/* Page `to` of a group becomes a copy of `from` before the next step. */
-void steps_copy_page(step_ring *r, int group, int32_t from, int32_t to);
-/* Nothing is copied to this page: it was given back. Returns the page that would have been copied; -1: none. */
-int32_t steps_forget_page(step_ring *r, int group, int32_t page);
+/* It has failed, or is lost: so are its snapshots. */
+void steps_lose_slots(kv_cache *kv, const batch *b);

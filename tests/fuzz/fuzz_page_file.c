@@ -1,5 +1,5 @@
-/* fuzz_page_file.c - heads of files of pages (engine/page_file.h), as they are and with a right digest. */
-#include "engine/page_file.h"
+/* fuzz_page_file.c - heads of files of pages (cache/page_file.h), as they are and with a right digest. */
+#include "cache/page_file.h"
 
 #include "base/mem.h"
 

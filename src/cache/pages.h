@@ -1,11 +1,11 @@
 /* pages.h - who holds which page of the KV cache.
  *
  * A page is 64 positions of every state of a group (states with the same attention window). It may have several
- * holders. One that nobody holds is free or, where it has a name (page_tree.h), kept: until it is needed for something
- * else it can be found again. Of kept pages the one that was given back first goes first.
+ * holders. One that nobody holds is free or, where it has a node (prefix_tree.h), kept: until it is needed for
+ * something else it can be found again. Of kept pages the one that was given back first goes first.
  *
  * Nothing is reserved: a sequence takes pages as it grows, and where there is none another one gives its own up
- * (schedule.c). Slots, which are of no position, are counted in the same way (session_slots.c). */
+ * (engine/schedule.c). Slots, which are of no position, are counted in the same way (text_slots.c). */
 #pragma once
 #include "base/err.h"
 #include "core/program.h"
@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 typedef struct page_use {
-    int32_t holders, name; /* name: in the tree; -1: none */
+    int32_t holders, node; /* node: in the tree of prefixes; -1: none */
     int32_t older, newer;  /* among kept pages; -1: none */
 } page_use;
 
@@ -30,7 +30,7 @@ void pages_close(page_pool *p);
 int32_t pages_take(page_pool *p); /* a free page, for one holder; there must be one */
 void pages_hold(page_pool *p, int32_t page);
 void pages_give(page_pool *p, int32_t page); /* one holder less */
-/* The oldest of the kept becomes free; there must be one. The caller has taken its name away. */
+/* The oldest of the kept becomes free; there must be one. The caller has taken its node away. */
 void pages_drop(page_pool *p);
 
 /* The maximum of pages that a sequence of `length` positions holds at once, in chunks of at most `chunk` rows. */

@@ -1,5 +1,5 @@
 /* page_file.c - see page_file.h. */
-#include "engine/page_file.h"
+#include "cache/page_file.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* pages.c - see pages.h. */
-#include "engine/pages.h"
+#include "cache/pages.h"
 
 #include "base/mem.h"
 
@@ -53,7 +53,7 @@ void pages_give(page_pool *p, int32_t page)
 {
     page_use *u = &p->use[page];
     if (--u->holders) return;
-    if (u->name < 0) {
+    if (u->node < 0) {
         p->free_pages[p->n_free++] = page;
         return;
     }

@@ -1,5 +1,5 @@
 /* page_store.c - see page_store.h. */
-#include "engine/page_store.h"
+#include "cache/page_store.h"
 
 #include "base/clock.h"
 #include "base/cond.h"

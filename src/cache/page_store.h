@@ -9,7 +9,7 @@
  * What is not such a file, or is damaged, is named in the log once, and neither read as pages nor removed nor
  * replaced. */
 #pragma once
-#include "engine/page_file.h"
+#include "cache/page_file.h"
 
 #include <stdint.h>
 
@@ -25,7 +25,7 @@ int page_store_add_folder(page_store *s, const char *dir, int64_t most, void (*o
 int page_store_add_file(page_store *s, const char *path, err *e);
 
 /* ---- on one thread, without allocation */
-/* Looks a page up by its name (page_name.digest). */
+/* Looks a page up by its name (prefix_node.digest). */
 bool page_store_find(page_store *s, const uint8_t name[SHA256_BYTES], page_record *out);
 /* The pages of a record that was found, number `depth` of its text; until the next call. NULL: they are damaged, or
  * gone. */

@@ -4,9 +4,9 @@
  *     n: 32 bits                         n records: name (32 bytes), groups (32 bits), sum (32 bytes)
  *     SHA-256 of all that                the pages of each record, its groups in order
  *
- * Numbers are little-endian. A name is a digest of all ids up to the page and of what else it depends on (page_tree.h):
- * no id and no key is in the file. A sum is the SHA-256 of the record's pages. A reader takes a page only where model,
- * arithmetic, layout and name are its own and the sum is right. */
+ * Numbers are little-endian. A name is a digest of all ids up to the page and of what else it depends on
+ * (prefix_tree.h): no id and no key is in the file. A sum is the SHA-256 of the record's pages. A reader takes a page
+ * only where model, arithmetic, layout and name are its own and the sum is right. */
 #pragma once
 #include "base/buf.h"
 #include "base/err.h"

@@ -1,0 +1,50 @@
+/* cache_text.h - what a text has in the KV cache: pages, slots and rope tables, and how far it is computed.
+ *
+ * It holds its slots and rope tables, and takes pages as it goes on; those that fall out of a window it gives back. */
+#pragma once
+#include "cache/kv_cache.h"
+
+enum { TEXT_SALT = 32 };
+
+typedef struct cache_text {
+    const int32_t *ids; /* whose states they are; the caller's, and as many as it sends */
+    int64_t n_sent;     /* tokens that are in the cache, or will be by a step under way; n_past: by steps collected */
+    int64_t n_past;
+    int64_t n_done; /* positions that were in the cache at some time */
+
+    bool shares; /* its full pages get nodes of the tree; false: it neither gives nor takes pages */
+    uint8_t salt[TEXT_SALT];
+    int32_t prefix;   /* the node of its last page that has one, or their root; -1: none */
+    int64_t n_shared; /* pages up to there */
+    int32_t reserved; /* the last node that its next steps will fill; -1: none */
+
+    int64_t n_page[GROUP_MAX]; /* length of the page tables: of the tokens, or of the encoder input */
+    int32_t *page[GROUP_MAX];  /* [n_page] physical page, -1 none */
+    int64_t first[GROUP_MAX];  /* pages before this one fell out of the window and were given back */
+    int32_t *variant;          /* [n_rope] */
+
+    int32_t slot[2];  /* its own: text_slots.h */
+    int32_t slot_now; /* where its state is when all that was sent is done: one of them, or another one that it holds */
+    int32_t slot_was; /* where it was before the last step that was sent */
+    int32_t snapshot; /* the slot that its next step writes in place of its own; -1: none */
+} cache_text;
+
+/* Memory for a text of at most `length` tokens, with an encoder input of n_enc. It holds nothing yet. False: memory is
+ * short. */
+bool text_open(cache_text *t, const program *p, int64_t length, int64_t n_enc);
+void text_close(cache_text *t); /* pages, slots and rope tables were given back */
+
+/* Takes pages for positions below `to`; returns the position up to which there are some, at least n_sent. */
+int64_t text_take_pages(kv_cache *c, cache_text *t, int64_t to);
+/* All pages of the encoder input. False: there are not as many, and none is taken. */
+bool text_take_encoder(kv_cache *c, cache_text *t);
+/* `to` reads the encoder pages of `from`. */
+void text_hold_encoder(kv_cache *c, cache_text *to, const cache_text *from);
+/* Gives the pages of the tokens (AXIS_TOK), or of the encoder input (AXIS_ENC), back. */
+void text_give_pages(kv_cache *c, cache_text *t, int axis);
+/* Gives pages back that fell out of a window. */
+void text_leave_windows(kv_cache *c, cache_text *t);
+
+/* Rope tables for `length` positions. Negative: there is none. */
+int text_take_ropes(kv_cache *c, cache_text *t, int64_t length, err *e);
+void text_give_ropes(kv_cache *c, cache_text *t);
