@@ -41,6 +41,7 @@ uint8_t *access_at(warp *w, int l, ptx_space space, uint64_t at, unsigned bytes,
         return NULL;
     }
     const uint64_t window = at & ~WINDOW_OFFSET, offset = at & WINDOW_OFFSET;
+    if (!window && space <= SPACE_CONST) return global_at(w, l, at, bytes, touch);
     if (space == SPACE_SHARED || (space == SPACE_GENERIC && window == WINDOW_SHARED)) {
         const uint32_t size = w->block->shared_bytes;
         if (offset < SHARED_START || bytes > size || offset - SHARED_START > size - bytes ||

@@ -53,6 +53,7 @@ CUresult cuModuleUnload(CUmodule m)
     if (!r) r = stream_run_context(m->cx);
     if (r) return drv_leave(r);
     for (int i = 0; i < m->p->n_memory; i++) gpu_range_free(gpu_range_at(m->p->memory[i]));
+    machine_forget(m->p);
     ptx_program_free(m->p);
     free(m->functions);
     free(m);
@@ -112,7 +113,7 @@ CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction f)
     case FUNCTION_MAX_THREADS: *value = most ? most : 1024; break;
     case FUNCTION_SHARED: *value = (int)ptx_program_shared(f->of->p, f->index); break;
     case FUNCTION_CONST: *value = 0; break;
-    case FUNCTION_LOCAL: *value = (int)f->of->p->local_bytes; break;
+    case FUNCTION_LOCAL: *value = (int)f->of->p->local_bytes[f->index]; break;
     case FUNCTION_REGISTERS: *value = 64; break;
     case FUNCTION_PTX_VERSION:
     case FUNCTION_BINARY_VERSION: *value = drv_set.major * 10 + drv_set.minor; break;

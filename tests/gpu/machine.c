@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RESIDENT = 64, PATIENCE = 1 << 20 };
+enum { RESIDENT = 64, PATIENCE = 1 << 20, SPARES = 4 };
 
 uint64_t machine_warp_instructions;
 
@@ -135,22 +135,31 @@ static void fill_specials(warp *w, const block *b)
 static block *block_new(const launch *l)
 {
     const program *p = l->p;
-    const uint32_t threads = l->dim[0] * l->dim[1] * l->dim[2];
+    const int n_warp = (int)((l->dim[0] * l->dim[1] * l->dim[2] + LANES - 1) / LANES);
+    const uint32_t shared_bytes = (uint32_t)ptx_program_shared(p, l->function) + l->dynamic;
+    for (block **at = &l->p->spare; *at; at = &(*at)->next) {
+        block *old = *at;
+        if (old->function != l->function || old->n_warp != n_warp || old->shared_bytes != shared_bytes) continue;
+        *at = old->next;
+        return old;
+    }
     block *b = calloc(1, sizeof *b);
     if (!b) abort();
-    b->n_warp = (int)((threads + LANES - 1) / LANES);
-    b->shared_bytes = (uint32_t)ptx_program_shared(p, l->function) + l->dynamic;
+    b->function = l->function;
+    b->n_warp = n_warp;
+    b->shared_bytes = shared_bytes;
     b->shared = malloc(b->shared_bytes + 1);
     b->warps = calloc((size_t)b->n_warp, sizeof *b->warps);
     if (!b->shared || !b->warps) abort();
     for (int i = 0; i < b->n_warp; i++) {
         warp *w = &b->warps[i];
-        const size_t file = sizeof(uint32_t) * LANES * (size_t)p->rows, local = LANES * (size_t)p->local_bytes;
+        const size_t file = sizeof(uint32_t) * LANES * (size_t)p->rows[l->function],
+                     local = LANES * (size_t)p->local_bytes[l->function];
         if (posix_memalign((void **)&w->file, 128, file) || !(w->local = malloc(local + 1))) abort();
         memset(w->file, GPU_POISON, file);
         memset(w->local, GPU_POISON, local);
         w->constants = p->constants;
-        w->local_bytes = p->local_bytes;
+        w->local_bytes = p->local_bytes[l->function];
         w->index = i;
     }
     return b;
@@ -158,7 +167,6 @@ static block *block_new(const launch *l)
 
 static void block_free(block *b)
 {
-    if (!b) return;
     for (int i = 0; i < b->n_warp; i++) {
         free(b->warps[i].file);
         free(b->warps[i].local);
@@ -171,11 +179,32 @@ static void block_free(block *b)
     free(b);
 }
 
+/* Its memory is for the next block of the kernel; of any kernel some are kept. */
+static void block_keep(program *p, block *b)
+{
+    int n = 0;
+    for (const block *at = p->spare; at; at = at->next) n += at->function == b->function;
+    if (n >= SPARES) {
+        block_free(b);
+        return;
+    }
+    b->next = p->spare;
+    p->spare = b;
+}
+
+void machine_forget(program *p)
+{
+    while (p->spare) {
+        block *b = p->spare;
+        p->spare = b->next;
+        block_free(b);
+    }
+}
+
 static void begin_block(launch *l)
 {
-    block *b = l->spare ? l->spare : block_new(l);
+    block *b = block_new(l);
     const uint32_t threads = l->dim[0] * l->dim[1] * l->dim[2];
-    l->spare = NULL;
     b->of = l;
     b->number = l->next++;
     b->id[0] = (uint32_t)(b->number % l->grid[0]);
@@ -228,7 +257,7 @@ static int64_t block_run(block *b, int64_t budget)
 
 /* ---- launches ---- */
 
-launch *launch_new(const program *p, int function, const uint32_t grid[3], const uint32_t dim[3], uint32_t dynamic)
+launch *launch_new(program *p, int function, const uint32_t grid[3], const uint32_t dim[3], uint32_t dynamic)
 {
     launch *l = calloc(1, sizeof *l);
     if (!l) abort();
@@ -259,8 +288,7 @@ bool launch_run(launch *l, int64_t budget)
         if (!b->live) {
             race_end_block(b);
             l->resident[i] = l->resident[--l->n_resident];
-            block_free(l->spare);
-            l->spare = b;
+            block_keep(l->p, b);
             l->idle = 0;
         } else if (l->idle > PATIENCE && l->window < RESIDENT) { /* they may wait for one that has not begun */
             l->window++;
@@ -274,10 +302,9 @@ void launch_free(launch *l)
 {
     for (int i = 0; i < l->n_resident; i++) {
         race_end_block(l->resident[i]);
-        block_free(l->resident[i]);
+        block_keep(l->p, l->resident[i]);
     }
     race_end_launch(l);
-    block_free(l->spare);
     free(l->resident);
     free(l);
 }

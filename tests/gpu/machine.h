@@ -17,6 +17,8 @@ typedef struct barrier {
 
 typedef struct block {
     struct launch *of;
+    struct block *next; /* in the list of those that have ended */
+    int function;
     uint32_t id[3];
     uint64_t number;
     int n_warp, live; /* live: threads that have not ended */
@@ -30,14 +32,13 @@ typedef struct block {
 } block;
 
 typedef struct launch {
-    const program *p;
+    program *p;
     int function, device;
     uint32_t grid[3], dim[3], dynamic;
     uint8_t params[PARAM_BYTES];
     uint64_t next, count; /* blocks */
     int n_resident, window;
     block **resident;
-    block *spare;    /* memory of a block that has ended */
     uint64_t idle;   /* instructions since a block has ended */
     int fault;       /* an error of the driver's, 0 for none */
     gpu_range *near; /* where the last address was */
@@ -48,10 +49,12 @@ typedef struct launch {
 enum { FAULT_ADDRESS = 700, FAULT_LAUNCH = 719, FAULT_MISALIGNED = 716, FAULT_INSTRUCTION = 715, FAULT_ASSERT = 710 };
 
 /* Grid and block are checked by the caller. */
-launch *launch_new(const program *p, int function, const uint32_t grid[3], const uint32_t dim[3], uint32_t dynamic);
+launch *launch_new(program *p, int function, const uint32_t grid[3], const uint32_t dim[3], uint32_t dynamic);
 /* Goes on for about that many instructions of warps; true when all blocks have ended or one has failed. */
 bool launch_run(launch *l, int64_t budget);
 void launch_free(launch *l);
+/* Frees what launches of p have kept for the next ones. */
+void machine_forget(program *p);
 /* Instructions of warps and of lanes that ran in this process. */
 extern uint64_t machine_warp_instructions;
 

@@ -48,6 +48,25 @@ static void load(warp *w, const inst *in, uint32_t mask)
     }
 }
 
+/* A parameter of the kernel is the same for all lanes. */
+static void load_parameter(warp *w, const inst *in, uint32_t mask)
+{
+    const unsigned size = element_bytes[in->kind & 7];
+    const int first = __builtin_ctz(mask);
+    const uint64_t at = address_of(w, in, first) + (uint64_t)in->imm;
+    const uint8_t *p = access_at(w, first, SPACE_PARAM, at, size * in->n, size * in->n, TOUCH_READ);
+    for (int i = 0; p && i < in->n; i++) {
+        const uint64_t v = element_get(p + i * size, in->kind);
+        if (in->kind & ELEMENT_WIDE) {
+            uint64_t *d = (uint64_t *)row_set(w, in->x[i]);
+            EACH_LANE(mask, d[l] = v;);
+        } else {
+            uint32_t *d = row_set(w, in->x[i]);
+            EACH_LANE(mask, d[l] = (uint32_t)v;);
+        }
+    }
+}
+
 static void store(warp *w, const inst *in, uint32_t mask)
 {
     const unsigned size = element_bytes[in->kind & 7], bytes = size * in->n;
@@ -139,6 +158,15 @@ static int element_kind(decoder *d, const ptx_operand *o)
     return kind | (wide ? ELEMENT_WIDE : 0);
 }
 
+/* [a parameter of the kernel] */
+static bool names_parameter(const decoder *d, const ptx_operand *o)
+{
+    const ptx_function *f = &d->p->m->function[d->function];
+    for (int i = 0; f->entry && o->part[0].kind == OPERAND_SYMBOL && i < f->n_param; i++)
+        if (!strcmp(f->param[i].name, o->part[0].name)) return true;
+    return false;
+}
+
 static bool decode_load_store(decoder *d, bool is_load)
 {
     static const char *const vectors[] = {"v2", "v4", "v8", NULL}, *const orders[] = {"volatile", "relaxed", "acquire",
@@ -167,7 +195,8 @@ static bool decode_load_store(decoder *d, bool is_load)
     bool wide;
     int64_t offset;
     decode_address(d, at, &base, &wide, &offset);
-    inst *in = decode_emit(d, is_load ? load : store);
+    const bool parameter = space == SPACE_PARAM && names_parameter(d, at);
+    inst *in = decode_emit(d, !is_load ? store : parameter ? load_parameter : load);
     in->o[1] = base;
     in->mode = wide;
     in->imm = offset;

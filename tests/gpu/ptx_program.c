@@ -44,7 +44,17 @@ static void behind(layout *y, int caller, int callee)
     if (y->p->local[callee] < bytes) y->p->local[callee] = bytes, y->changed = true;
 }
 
-static void pass(layout *y)
+/* A caller's file reaches as far as those of all that it calls. */
+static void contain(layout *y, int caller, int callee)
+{
+    const program *p = y->p;
+    if (p->rows[caller] < p->rows[callee]) p->rows[caller] = p->rows[callee], y->changed = true;
+    if (p->local_bytes[caller] < p->local_bytes[callee])
+        p->local_bytes[caller] = p->local_bytes[callee], y->changed = true;
+}
+
+/* One round over all calls. */
+static void pass(layout *y, void (*each)(layout *y, int caller, int callee))
 {
     y->changed = false;
     for (int i = 0; i < y->m->n_function; i++)
@@ -53,10 +63,10 @@ static void pass(layout *y)
             if (!is_call(l)) continue;
             if (call_target(l)->kind == OPERAND_SYMBOL) {
                 const int to = ptx_find_function(y->m, call_target(l)->name);
-                if (to >= 0) behind(y, i, to);
+                if (to >= 0) each(y, i, to);
             } else {
                 for (int to = 0; to < y->m->n_function; to++)
-                    if (y->by_address[to]) behind(y, i, to);
+                    if (y->by_address[to]) each(y, i, to);
             }
         }
 }
@@ -67,18 +77,18 @@ static void place_functions(program *p)
     layout y = {m, calloc((size_t)m->n_function + 1, 1), true, p};
     for (int i = 0; i < m->n_function; i++) p->frame[i] = FRAME_FIRST;
     find_addresses(&y);
-    for (int i = 0; i <= m->n_function && y.changed; i++) pass(&y);
+    for (int i = 0; i <= m->n_function && y.changed; i++) pass(&y, behind);
     for (int i = 0, rows = FRAME_FIRST; i < m->n_function && y.changed; i++) {
         p->frame[i] = rows;
         p->local[i] = i ? (p->local[i - 1] + m->function[i - 1].local_bytes + 15) / 16 * 16 : 0;
         rows += m->function[i].slots + 1;
     }
     for (int i = 0; i < m->n_function; i++) {
-        const int rows = p->frame[i] + m->function[i].slots + 1;
-        const int64_t bytes = p->local[i] + m->function[i].local_bytes;
-        if (p->rows < rows) p->rows = rows;
-        if (p->local_bytes < bytes) p->local_bytes = bytes;
+        p->rows[i] = p->frame[i] + m->function[i].slots + 1;
+        p->local_bytes[i] = p->local[i] + m->function[i].local_bytes;
     }
+    y.changed = true;
+    for (int i = 0; i <= m->n_function && y.changed; i++) pass(&y, contain);
     free(y.by_address);
 }
 
@@ -131,6 +141,8 @@ program *ptx_program_load(ptx_module *m, ptx_program_allocate *allocate, void *u
     p->frame = calloc(n, sizeof *p->frame);
     p->local = calloc(n, sizeof *p->local);
     p->entry = calloc(n, sizeof *p->entry);
+    p->rows = calloc(n, sizeof *p->rows);
+    p->local_bytes = calloc(n, sizeof *p->local_bytes);
     place_functions(p);
     place_variables(p, allocate, user, host);
     decode_program(p);
@@ -151,6 +163,8 @@ void ptx_program_free(program *p)
     free(p->frame);
     free(p->local);
     free(p->entry);
+    free(p->rows);
+    free(p->local_bytes);
     free(p->memory);
     free(p);
 }

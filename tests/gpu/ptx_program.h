@@ -65,9 +65,10 @@ typedef struct program {
     int *frame;           /* of each function: its first row */
     int64_t *local;       /* and its first byte of a lane's memory */
     int *entry;           /* and its first instruction */
-    int rows;             /* of a warp's file */
-    int64_t local_bytes;  /* of a lane */
+    int *rows;            /* of a warp's file, from its first to the last that it or what it calls has */
+    int64_t *local_bytes; /* of a lane, likewise */
     int64_t shared_bytes; /* of variables outside functions */
+    struct block *spare;  /* memory of blocks that have ended: machine.c's */
     int n_memory;
     uint64_t *memory; /* device addresses of variables, to be freed */
 } program;

@@ -45,6 +45,7 @@ typedef struct vector_clock {
 } vector_clock;
 
 typedef struct race_warp {
+    bool apart; /* one of its lanes knows more than the others */
     uint32_t time;
     vector_clock all;           /* what every lane knows */
     vector_clock *own[LANES];   /* what a lane knows besides */
@@ -154,8 +155,9 @@ static void drop(vector_clock **c)
     *c = NULL;
 }
 
-static vector_clock *make(vector_clock **c)
+static vector_clock *make(race_warp *rw, vector_clock **c)
 {
+    rw->apart = true;
     if (!*c) *c = calloc(1, sizeof **c);
     if (!*c) abort();
     return *c;
@@ -198,10 +200,10 @@ static void hear(warp *w, uint32_t mask, const vector_clock *c, uint32_t of)
     const uint32_t mine = of_block(w->block)->number;
     if (mask == w->live) {
         join(&rw->all, mine, c, of);
-        for (int l = 0; l < LANES; l++) drop(&rw->own[l]);
+        for (int l = 0; l < LANES && rw->apart; l++) drop(&rw->own[l]);
         return;
     }
-    for (uint32_t m = mask; m; m &= m - 1) join(make(&rw->own[__builtin_ctz(m)]), mine, c, of);
+    for (uint32_t m = mask; m; m &= m - 1) join(make(rw, &rw->own[__builtin_ctz(m)]), mine, c, of);
 }
 
 /* ---- blocks and barriers ---- */
@@ -240,8 +242,10 @@ void race_end_block(block *b)
     race_block *rb = b->race;
     if (!rb) return;
     for (int i = 0; i < BARRIERS; i++) clear(&rb->at[i]);
-    for (int i = 0; i < WARPS; i++) {
+    for (int i = 0; i < b->n_warp; i++) {
         clear(&rb->warps[i].all);
+        if (!rb->warps[i].apart) continue;
+        rb->warps[i].apart = false;
         for (int l = 0; l < LANES; l++) {
             drop(&rb->warps[i].own[l]);
             drop(&rb->warps[i].given[l]);
@@ -319,10 +323,10 @@ void race_fence(warp *w, uint32_t mask)
     const uint32_t mine = of_block(w->block)->number;
     for (uint32_t m = mask; m; m &= m - 1) {
         const int l = __builtin_ctz(m);
-        if (rw->taken[l]) join(make(&rw->own[l]), mine, rw->taken[l], mine);
+        if (rw->taken[l]) join(make(rw, &rw->own[l]), mine, rw->taken[l], mine);
         drop(&rw->taken[l]);
         drop(&rw->given[l]);
-        tell(make(&rw->given[l]), mine, w, 1u << l);
+        tell(make(rw, &rw->given[l]), mine, w, 1u << l);
     }
     step(w);
 }
@@ -336,7 +340,7 @@ void race_strong(warp *w, int l, uint64_t address, int touch, int order)
     const bool acquires = order == ORDER_ACQUIRE || order == ORDER_BOTH,
                releases = order == ORDER_RELEASE || order == ORDER_BOTH;
     const variable *v = find_variable(w, address, false);
-    if (v && touch & TOUCH_READ) join(make(acquires ? &rw->own[l] : &rw->taken[l]), mine, &v->clock, 0);
+    if (v && touch & TOUCH_READ) join(make(rw, acquires ? &rw->own[l] : &rw->taken[l]), mine, &v->clock, 0);
     if (!(touch & TOUCH_WRITE) || !(releases || rw->given[l])) return;
     variable *to = find_variable(w, address, true);
     if (releases) tell(&to->clock, 0, w, 1u << l);
