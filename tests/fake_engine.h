@@ -10,6 +10,7 @@
 #include "base/utf8.h"
 #include "engine/engine.h"
 #include "engine/fingerprint.h"
+#include "measure/auto_devices.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -47,8 +48,8 @@ static struct {
     int ctx;
     int max_batch;
     atomic_int delay_us;     /* per step */
-    int load_ms;             /* of engine_open */
-    int fail_open;           /* error code of engine_open */
+    int load_ms;             /* of auto_open */
+    int fail_open;           /* error code of auto_open */
     int fail_at;             /* token index at which a query ends with FINISH_ERROR; 0: never */
     const char *unavailable; /* why it serves no query now; NULL: it does */
     int waiting;             /* what the statistics say of the queue */
@@ -86,7 +87,7 @@ int engine_keep_folder(engine *g, const char *dir, int64_t bytes, err *e)
     return OK;
 }
 
-int engine_open(engine **out, const engine_options *o, err *e)
+int auto_open(engine **out, const engine_options *o, err *e)
 {
     (void)o;
     *out = NULL;

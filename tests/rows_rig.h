@@ -4,7 +4,7 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "engine/engine_state.h"
-#include "engine/evaluate.h"
+#include "measure/evaluate.h"
 
 #include "test.h"
 

@@ -4,7 +4,7 @@
 #include "base/rng.h"
 #include "base/sha256.h"
 #include "core/arithmetic.h"
-#include "engine/evaluate.h"
+#include "measure/evaluate.h"
 
 #include "test.h"
 

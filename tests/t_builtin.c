@@ -2,7 +2,7 @@
  * tests/vectors/builtin.json, which tools/export_builtin.py makes from the same file; and what the README promises of
  * it (context, chat template). */
 #include "base/json.h"
-#include "engine/evaluate.h"
+#include "measure/evaluate.h"
 
 #include "test.h"
 

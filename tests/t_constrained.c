@@ -4,7 +4,7 @@
 
 #include "engine/engine.h"
 #include "engine/receipt.h"
-#include "engine/replay.h"
+#include "measure/replay.h"
 #include "sample/form_source.h"
 #include "sample/gbnf.h"
 

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "engine/engine_state.h"
+#include "measure/evaluate.h"
 #include "engine/fingerprint.h"
 #include "node_rig.h"
 

@@ -4,8 +4,8 @@
  * Compared are logits of a masked-language head; or scores of a classifier; or mean-pooled vectors of texts of several
  * lengths and the last hidden states. The same bits come over two segments, one text at a time, and by the spec that
  * `spec show` prints. */
-#include "engine/evaluate.h"
-#include "engine/embedding.h"
+#include "measure/evaluate.h"
+#include "measure/embedding.h"
 
 #include "rows_rig.h"
 

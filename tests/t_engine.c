@@ -1,8 +1,8 @@
 /* t_engine.c - the engine over a random model: the same tokens whatever runs beside them, admission, windows, pauses,
  * cancelling, lengths, log-probabilities, errors of one query, memory. */
-#include "engine/evaluate.h"
+#include "measure/evaluate.h"
 #include "engine/engine_state.h"
-#include "engine/perplexity.h"
+#include "measure/perplexity.h"
 #include "model_rig.h"
 
 #include "base/rng.h"

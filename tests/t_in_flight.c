@@ -5,7 +5,7 @@
  * Every query ends exactly once. Its tokens are those that it has alone on the CPU, up to where it was stopped. At the
  * end all pages are back. What hangs ends by the time limit of tools/run_tests.sh. */
 #include "engine/engine_state.h"
-#include "engine/evaluate.h"
+#include "measure/evaluate.h"
 #include "fake/fake_backend.h"
 #include "model_rig.h"
 

@@ -3,7 +3,7 @@
  *
  * Each model is opened in a process of its own, without huge pages. What tokenizer, buffers and cache take is the same
  * for both files: it cancels out where one is compared with the other. */
-#include "engine/evaluate.h"
+#include "measure/evaluate.h"
 #include "app/app.h"
 #include "base/json.h"
 #include "io/ckpt.h"

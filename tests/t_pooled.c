@@ -1,8 +1,8 @@
 /* t_pooled.c - queries that want one vector for a text: the same bits alone and in any company, for encoders and
  * decoders; what encoders refuse; logits of every row of an encoder, however many fit a step. */
-#include "engine/evaluate.h"
+#include "measure/evaluate.h"
 #include "engine/engine_state.h"
-#include "engine/perplexity.h"
+#include "measure/perplexity.h"
 #include "model_rig.h"
 
 #include "base/rng.h"

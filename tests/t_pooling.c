@@ -1,11 +1,11 @@
 /* t_pooling.c - how a text becomes one vector by files of sentence-transformers, the spec and the command line, against
  * sums over hidden states; and the commands embed and fill-mask from outside. The model is a committed tiny BERT with a
  * vocabulary written here. */
-#include "engine/evaluate.h"
+#include "measure/evaluate.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "engine/embedding.h"
+#include "measure/embedding.h"
 
 #include "tests/command.h"
 

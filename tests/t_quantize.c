@@ -1,6 +1,6 @@
 /* t_quantize.c - files that `inferflow quantize` writes: self-contained, the same bits as the source held in the
  * same types, refused when they are not what they say. */
-#include "engine/evaluate.h"
+#include "measure/evaluate.h"
 #include "app/app.h"
 #include "app/tokenizer_choice.h"
 #include "base/file.h"

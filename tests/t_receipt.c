@@ -1,7 +1,7 @@
 /* t_receipt.c - receipts: what one engine wrote, in a full batch, another one draws again from its receipt, with other
  * chunks, threads, devices; a changed id, seed or parameter is found; another model or arithmetic is named. */
 #include "engine/receipt.h"
-#include "engine/replay.h"
+#include "measure/replay.h"
 #include "command.h"
 #include "test.h"
 

@@ -2,7 +2,7 @@
  * tokenizer. */
 #include "base/file.h"
 #include "base/mem.h"
-#include "engine/evaluate.h"
+#include "measure/evaluate.h"
 
 #include "test.h"
 

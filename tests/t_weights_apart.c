@@ -1,7 +1,7 @@
 /* t_weights_apart.c - experts whose weights and biases lie in tensors of their own, beside the same numbers in one
  * tensor each: the same logits in bits, for every type of biases, on every instruction set, with packed weights, fused
  * and sliced. And a vector in parts whose last part ends at a page that cannot be read. */
-#include "engine/evaluate.h"
+#include "measure/evaluate.h"
 #include "rows_rig.h"
 
 #include "base/fnv.h"

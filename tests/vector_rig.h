@@ -1,7 +1,7 @@
 /* vector_rig.h - the tiny models of tests/vectors/models: what is expected of each, and the logits that the engine
  * computes. */
 #pragma once
-#include "engine/evaluate.h"
+#include "measure/evaluate.h"
 #include "rows_rig.h"
 
 enum { GREEDY = 32 };

@@ -41,7 +41,9 @@ RULE = {
                    "src/io", "src/text", "src/sample", "cpu", "cuda"],
     "src/train": ["src/engine", "src/plan", "models", "src/comm", "src/core", "src/tensor", "src/io", "src/text"],
     "src/swarm": ["src/engine", "src/net", "src/plan", "models", "src/comm", "src/core", "src/tensor", "src/io"],
-    "src/serve": ["src/engine", "src/text", "src/sample", "src/io"],
+    "src/measure": ["src/engine", "src/cache", "src/plan", "src/net", "models", "models/export", "src/comm", "src/core",
+                    "src/tensor", "src/io", "src/text", "src/sample"],
+    "src/serve": ["src/engine", "src/measure", "src/text", "src/sample", "src/io"],
     "src/app": None,  # all
     "tests": None,
     "tests/fuzz": None,

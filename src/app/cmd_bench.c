@@ -15,10 +15,11 @@
 #include "base/rng.h"
 #include "cpu/cpu.h"
 #include "cpu/cpu_probe.h"
-#include "engine/busy.h"
-#include "engine/cost.h"
-#include "engine/embedding.h"
-#include "engine/evaluate.h"
+#include "measure/auto_devices.h"
+#include "measure/busy.h"
+#include "measure/cost.h"
+#include "measure/embedding.h"
+#include "measure/evaluate.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -369,7 +370,7 @@ static int open_engine(engine **g, const bench_options *o, const bench_grid *gri
     for (int i = 0; i < grid->n_batch; i++)
         if (grid->batch[i] > eo.max_batch) eo.max_batch = grid->batch[i];
     if (ctx) eo.ctx = ctx;
-    return engine_open(g, &eo, e);
+    return auto_open(g, &eo, e);
 }
 
 /* Makes room for `most` tokens a sequence, also beyond the model's own maximum unless --ctx is given. */

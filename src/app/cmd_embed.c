@@ -1,12 +1,13 @@
 /* cmd_embed.c - `inferflow embed`: texts to vectors, one a line. All lines are read and tokenized, then go through
  * the engine in blocks: long texts first, many in a step, printed in the order they came in. */
-#include "engine/evaluate.h"
+#include "measure/auto_devices.h"
+#include "measure/evaluate.h"
 #include "app/app.h"
 #include "app/embed_flags.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "engine/embedding.h"
+#include "measure/embedding.h"
 #include "io/npy.h"
 
 #include <math.h>
@@ -288,7 +289,7 @@ static int run_embed(const invocation *v, err *e)
     if (!model.max_batch) model.max_batch = BATCH;
     engine *g;
     inputs in = {0};
-    int rc = engine_open(&g, &model, e);
+    int rc = auto_open(&g, &model, e);
     if (rc) return rc;
     if (!tokens) rc = embedding_check(g, o->own.scores, o->how.pooling != NULL, e);
     if (!rc) rc = read_lines(g, o->own.jsonl, engine_describe(g)->threads, &in, e);

@@ -6,10 +6,11 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "engine/decoder_prompt.h"
-#include "engine/divergence.h"
-#include "engine/evaluate.h"
-#include "engine/importance_collect.h"
-#include "engine/perplexity.h"
+#include "measure/auto_devices.h"
+#include "measure/divergence.h"
+#include "measure/evaluate.h"
+#include "measure/importance_collect.h"
+#include "measure/perplexity.h"
 #include "io/npy.h"
 
 #include <math.h>
@@ -324,7 +325,7 @@ static int run_eval(const invocation *v, err *e)
     model.max_batch = 1;
     token_list ids = {0}, enc = {0};
     engine *g;
-    rc = engine_open(&g, &model, e);
+    rc = auto_open(&g, &model, e);
     if (rc) return rc;
     rc = read_input(g, kind, &o->own, &enc, &ids, e);
     if (!rc && kind == EVAL_PERPLEXITY) rc = eval_perplexity(g, &o->own, &model, &ids, v->json, e);

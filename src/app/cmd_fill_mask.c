@@ -2,7 +2,8 @@
 #include "app/app.h"
 #include "app/tokenizer_choice.h"
 #include "base/mem.h"
-#include "engine/evaluate.h"
+#include "measure/auto_devices.h"
+#include "measure/evaluate.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -169,7 +170,7 @@ static int run_fill_mask(const invocation *v, err *e)
     model.max_batch = 1;
     engine *g;
     filling f = {.top_k = (int)o->top_k};
-    int rc = engine_open(&g, &model, e);
+    int rc = auto_open(&g, &model, e);
     if (rc) return rc;
     f.n_vocab = engine_describe(g)->n_vocab;
     if (f.top_k > f.n_vocab) f.top_k = f.n_vocab;

@@ -1,10 +1,11 @@
 /* cmd_plan.c - `inferflow plan`: which layers and bytes land on which device, the links between them, and the predicted
- * time (engine/forecast.h); --dump prints the program. */
+ * time (measure/forecast.h); --dump prints the program. */
 #include "app/app.h"
 #include "app/plan_links.h"
 #include "base/mem.h"
 #include "core/arithmetic.h"
-#include "engine/forecast.h"
+#include "measure/auto_devices.h"
+#include "measure/forecast.h"
 #include "plan/devices.h"
 
 #include <inttypes.h>
@@ -111,7 +112,7 @@ static int run_plan(const invocation *v, err *e)
     const plan_command_options *o = v->options;
     engine *g;
     if (o->own.dump && v->json) return err_set(e, ERR_USAGE, "plan: give one of --dump and --json");
-    int rc = engine_open(&g, &o->model, e);
+    int rc = auto_open(&g, &o->model, e);
     if (rc) return rc;
     rc = v->json ? print_json(g, o, e) : print_text(g, o, e);
     engine_close(g);

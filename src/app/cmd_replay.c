@@ -4,7 +4,8 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "engine/receipt.h"
-#include "engine/replay.h"
+#include "measure/auto_devices.h"
+#include "measure/replay.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -147,7 +148,7 @@ static int run_replay(const invocation *v, err *e)
     json *root = v->json ? json_new_object() : NULL;
     buf text = {0};
     int rc = file_read_text(&text, c.path, FILE_MAX, e);
-    if (!rc) rc = engine_open(&c.g, &o->model, e);
+    if (!rc) rc = auto_open(&c.g, &o->model, e);
     if (!rc) rc = engine_fingerprint(c.g, &c.here, e);
     c.results = json_add_array(root, "receipts");
     if (!rc) rc = check_file(&c, buf_span(&text), e);

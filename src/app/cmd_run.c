@@ -12,7 +12,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "engine/busy.h"
+#include "measure/auto_devices.h"
+#include "measure/busy.h"
 #include "engine/decoder_prompt.h"
 #include "serve/stop_text.h"
 #include "text/chat_options.h"
@@ -446,7 +447,7 @@ static int run_run(const invocation *v, err *e)
     token_list prompt = {0};
     engine_options model = o->model;
     if (!model.max_batch) model.max_batch = o->beams; /* nothing else runs */
-    rc = engine_open(&eng, &model, e);
+    rc = auto_open(&eng, &model, e);
     if (rc) return rc;
     if ((o->decoder_prompt || o->decoder_ids) && !engine_describe(eng)->n_enc_vocab)
         rc = err_set(e, ERR_USAGE, "run: this model has no encoder, so it takes no decoder prompt");

@@ -8,7 +8,6 @@
 #include "base/pool.h"
 #include "core/kv_type.h"
 #include "cpu/cpu.h"
-#include "engine/auto_devices.h"
 #include "engine/backend_list.h"
 #include "io/contents_disk.h"
 #include "net/leader.h"
@@ -425,17 +424,6 @@ static int open_target(tokenizer **out, const model *m, const engine_options *o,
     return rc && rc != ERR_NOT_FOUND ? err_set(e, rc, "%s", none.msg) : OK;
 }
 
-/* The devices of --peers that make a token fastest. */
-static int choose_peers(engine_options *o, buf *chosen, model *m, err *e)
-{
-    if (o->devices && strcmp(o->devices, "auto"))
-        return err_set(e, ERR_USAGE, "--peers: nodes for --devices auto; --devices names others: give one of both");
-    int rc = auto_devices(chosen, m, o, e);
-    if (!rc && chosen->bad) rc = err_set(e, ERR_MEMORY, "out of memory for a list of devices");
-    o->devices = rc ? NULL : buf_cstr(chosen);
-    return rc;
-}
-
 /* --verify */
 static int verify_files(const model *m, err *e)
 {
@@ -445,33 +433,35 @@ static int verify_files(const model *m, err *e)
     return rc;
 }
 
-int engine_open(engine **out, const engine_options *o, err *e)
+int engine_open_model(model **out, const engine_options *o, err *e)
 {
-    model *m = NULL;
-    tokenizer *t = NULL, *target = NULL;
+    const model_options mo = {.spec_path = o->spec,
+                              .model_path = o->model,
+                              .weights = o->weights,
+                              .act = o->act,
+                              .ctx = (int)o->ctx,
+                              .pooling = o->pooling,
+                              .normalize = o->normalize};
     *out = NULL;
-    model_options mo = {.spec_path = o->spec,
-                        .model_path = o->model,
-                        .weights = o->weights,
-                        .act = o->act,
-                        .ctx = (int)o->ctx,
-                        .pooling = o->pooling,
-                        .normalize = o->normalize};
-    int rc = model_open(&m, &mo, e);
-    if (!rc && o->verify) rc = verify_files(m, e);
+    int rc = model_open(out, &mo, e);
+    if (!rc && o->verify) rc = verify_files(*out, e);
     if (rc) {
-        model_close(m);
-        return rc;
+        model_close(*out);
+        *out = NULL;
     }
+    return rc;
+}
+
+int engine_open_with(engine **out, model *m, const engine_options *o, err *e)
+{
+    tokenizer *t = NULL, *target = NULL;
     engine_options own = *o;
     own.verify = false;
-    buf chosen = {0};
-    if (o->peers) rc = choose_peers(&own, &chosen, m, e);
-    if (!rc) rc = open_tokenizer(&t, m, o, e);
+    *out = NULL;
+    int rc = open_tokenizer(&t, m, o, e);
     if (!rc) rc = open_target(&target, m, o, e);
     if (rc) model_close(m);
     else rc = engine_of_model(out, m, model_close, &own, e);
-    buf_free(&chosen);
     if (rc) {
         tokenizer_close(t);
         tokenizer_close(target);
@@ -482,6 +472,14 @@ int engine_open(engine **out, const engine_options *o, err *e)
     rc = draft_open(&(*out)->guesses, *out, e);
     if (rc) engine_close(*out), *out = NULL;
     return rc;
+}
+
+int engine_open(engine **out, const engine_options *o, err *e)
+{
+    model *m;
+    *out = NULL;
+    const int rc = engine_open_model(&m, o, e);
+    return rc ? rc : engine_open_with(out, m, o, e);
 }
 
 void engine_end_steps(engine *g)

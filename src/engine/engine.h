@@ -1,6 +1,6 @@
 /* engine.h - the engine as outer folders see it: open a model, add queries, infer. No tensor type appears here.
- * engine.c opens and describes, queue.c takes queries, infer.c runs steps; evaluate.h and cost.h are for commands that
- * measure.
+ * engine.c opens and describes, queue.c takes queries, infer.c runs steps. Evaluations, forecasts and the choice of
+ * devices lie above it, in src/measure.
  *
  * engine_add_query and engine_infer are the dynamic-batching interface of the Inferflow paper (arXiv 2401.08294,
  * section 3): queries come and go between steps; each step mixes prefill chunks and decode rows of all of them. One

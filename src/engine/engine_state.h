@@ -1,7 +1,7 @@
 /* engine_state.h - inside the engine: what its files share.
  *
  * engine.c opens and closes, queue.c is what other threads call, schedule.c decides who takes part in a step, infer.c
- * runs steps and delivers tokens, evaluate.c runs one sequence without sampling. */
+ * runs steps and delivers tokens. */
 #pragma once
 #include "cache/prefix_share.h"
 #include "cache/text_slots.h"
@@ -10,7 +10,6 @@
 #include "engine/draft.h"
 #include "engine/draws.h"
 #include "engine/engine.h"
-#include "engine/evaluate.h"
 #include "engine/session.h"
 #include "engine/spares.h"
 #include "engine/step_time.h"
@@ -110,6 +109,10 @@ struct engine {
 int engine_of_model(engine **out, model *m, void (*drop)(model *m), const engine_options *o, err *e);
 
 /* ---- engine.c */
+/* engine_open in two steps, between which devices may be chosen: the model, its files verified if that is asked for; an
+ * engine around it with tokenizers and what guesses. The model is the engine's from there, also on failure. */
+int engine_open_model(model **out, const engine_options *o, err *e);
+int engine_open_with(engine **out, model *m, const engine_options *o, err *e);
 /* Of so many seconds that are left to wait: a second at least. */
 static inline double engine_patience(double left) { return left > 1 ? left : 1; }
 /* Places the program on its devices again, after a loss: with more sequences than before, if nodes have memory for them
@@ -153,12 +156,6 @@ bool queue_has_work(engine *g); /* a session could take part in a step, or has t
 int row_fault_error(const engine *g, const batch *b, int32_t k, int64_t before, err *e);
 /* The same of a result: NaN or infinity; minus infinity is a logit of what may not come. */
 int row_not_finite(int64_t at, int64_t width, const float *row, err *e);
-
-/* ---- evaluate.c */
-/* The logits of the rows of a session that is not queued, from row `from` on. */
-int engine_eval_session(engine *g, session *s, int64_t from, rows_fn on_rows, void *ctx, err *e);
-/* Runs a sequence as engine_eval does, with taps. */
-int engine_watch(engine *g, const int32_t *ids, size_t n, const tap *taps, int32_t n_tap, err *e);
 
 /* ---- choices.c: on the engine thread */
 /* A new session waits for the one that computes the same prompt, if it says so and can. */

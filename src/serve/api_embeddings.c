@@ -1,6 +1,6 @@
 /* api_embeddings.c - POST /v1/embeddings of the OpenAI API: one text, several, or token ids; numbers or base64;
  * `dimensions` keeps the first ones, of unit length again if they were. */
-#include "engine/embedding.h"
+#include "measure/embedding.h"
 
 #include "base/base64.h"
 #include "base/mem.h"

@@ -3,7 +3,7 @@
  *
  * A head of one class gives sigmoid(score), as CrossEncoder of sentence-transformers does; of two classes the second is
  * "relevant". */
-#include "engine/embedding.h"
+#include "measure/embedding.h"
 
 #include "base/mem.h"
 #include "serve/api_list.h"

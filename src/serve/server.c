@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "serve/exchange.h"
+#include "measure/auto_devices.h"
 
 #include <string.h>
 
@@ -216,7 +217,7 @@ static void *run_engine(void *arg)
     o.max_queue = s->o->max_queue;
     o.prefill_share = s->o->prefill_share;
     o.touch = true;
-    int rc = engine_open(&g, &o, &s->load_error);
+    int rc = auto_open(&g, &o, &s->load_error);
     if (!rc && (rc = engine_fingerprint(g, &s->here, &s->load_error))) engine_close(g);
     if (!rc && s->o->cache_dir && (rc = engine_keep_folder(g, s->o->cache_dir, s->o->cache_bytes, &s->load_error)))
         engine_close(g);

@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     static engine *g;
     json *from;
     receipt r;
-    if (!g && engine_open(&g, &model, &(err){0})) abort();
+    if (!g && auto_open(&g, &model, &(err){0})) abort();
     if (json_parse(&from, span_of(data, n), "receipt", &(err){0})) return 0;
     if (receipt_read(&r, from, &here, g, &(err){0}) == OK) receipt_free(&r);
     json_free(from);

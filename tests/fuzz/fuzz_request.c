@@ -20,7 +20,7 @@ static void ready(void)
     param_defaults(serve_param_rows, serve_param_count, &opt);
     param_defaults(sample_param_rows, sample_param_count, &opt.sample);
     engine *g;
-    if (server_open(&srv, &opt, &e) || engine_open(&g, &model, &e)) abort();
+    if (server_open(&srv, &opt, &e) || auto_open(&g, &model, &e)) abort();
     static const char chat[] =
         "{% for m in messages %}<|x|>{{ m.role }}{{ m.content }}{% for c in m.tool_calls %}<tool_call>"
         "{{ c.function|tojson }}{% endfor %}{% endfor %}{{ tools|tojson if tools }}</think>";

@@ -1,5 +1,5 @@
 /* windows.c - see windows.h. */
-#include "engine/windows.h"
+#include "measure/windows.h"
 
 #include "base/mem.h"
 

@@ -1,10 +1,10 @@
 /* importance_collect.c - see importance_collect.h. Each activation is read once, however many matrices take it, and
  * added up at once: no rows are kept. The rows of experts are told apart by the table of DISPATCH, which the step
  * computes before them; it is kept. */
-#include "engine/importance_collect.h"
+#include "measure/importance_collect.h"
 
 #include "base/mem.h"
-#include "engine/engine_state.h"
+#include "measure/evaluate_state.h"
 #include "io/importance.h"
 #include "models/export/gguf_names.h"
 

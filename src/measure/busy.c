@@ -1,5 +1,5 @@
 /* busy.c - see busy.h. */
-#include "engine/busy.h"
+#include "measure/busy.h"
 
 #include "base/mem.h"
 #include "plan/devices.h"

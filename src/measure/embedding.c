@@ -1,5 +1,5 @@
 /* embedding.c - see embedding.h. */
-#include "engine/embedding.h"
+#include "measure/embedding.h"
 
 #include "base/buf.h"
 #include "base/mem.h"

@@ -1,6 +1,6 @@
 /* perplexity.h - how well a model predicts a text: exp of the mean negative log-likelihood of its tokens. */
 #pragma once
-#include "engine/windows.h"
+#include "measure/windows.h"
 
 typedef struct perplexity_result {
     double nll;   /* mean over tokens, natural logarithm */

@@ -1,7 +1,7 @@
 /* replay.c - see replay.h. */
-#include "engine/replay.h"
+#include "measure/replay.h"
 
-#include "engine/engine_state.h"
+#include "measure/evaluate_state.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* divergence.c - see divergence.h. */
-#include "engine/evaluate.h"
-#include "engine/divergence.h"
+#include "measure/evaluate.h"
+#include "measure/divergence.h"
 
 #include "base/mem.h"
 

@@ -1,6 +1,6 @@
 /* perplexity.c - see perplexity.h. */
-#include "engine/evaluate.h"
-#include "engine/perplexity.h"
+#include "measure/evaluate.h"
+#include "measure/perplexity.h"
 
 #include "base/fmath.h"
 

@@ -1,5 +1,5 @@
 /* cost.c - see cost.h. */
-#include "engine/cost.h"
+#include "measure/cost.h"
 #include "engine/engine_state.h"
 #include "plan/plan_show.h"
 

@@ -1,11 +1,11 @@
 /* forecast.c - see forecast.h. */
-#include "engine/forecast.h"
+#include "measure/forecast.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "engine/busy.h"
-#include "engine/cost.h"
+#include "measure/busy.h"
+#include "measure/cost.h"
 #include "engine/engine_state.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* evaluate.c - one sequence without sampling: logits, hidden states or any activations of every row, chunk by chunk. */
-#include "engine/evaluate.h"
-#include "engine/engine_state.h"
+#include "measure/evaluate.h"
+#include "measure/evaluate_state.h"
 
 #include "base/mem.h"
 
