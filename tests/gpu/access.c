@@ -10,27 +10,30 @@ static uint8_t *outside(warp *w, int l, const char *space, uint64_t at, unsigned
     return NULL;
 }
 
+static gpu_range **near_of(const warp *w) { return &w->block->of->near[(uintptr_t)w->now / sizeof(inst) % NEAR]; }
+
 static uint8_t *global_at(warp *w, int l, uint64_t at, unsigned bytes, int touch)
 {
-    launch *of = w->block->of;
-    if (!gpu_range_holds(of->near, at, bytes)) of->near = gpu_range_near(at);
-    if (!gpu_range_holds(of->near, at, bytes)) {
-        of->near = NULL;
+    const launch *of = w->block->of;
+    gpu_range **near = near_of(w);
+    if (!gpu_range_holds(*near, at, bytes)) *near = gpu_range_near(at);
+    if (!gpu_range_holds(*near, at, bytes)) {
+        *near = NULL;
         machine_fault(w, l, FAULT_ADDRESS, "%s %u bytes at %#llx: %s", verbs[touch & 3], bytes, (unsigned long long)at,
                       gpu_tell(at));
         return NULL;
     }
-    if (!gpu_may_touch(of->device, of->near)) {
+    if (!gpu_may_touch(of->device, *near)) {
         machine_fault(w, l, FAULT_ADDRESS, "%s %u bytes at %#llx, which device %d may not touch: %s", verbs[touch & 3],
                       bytes, (unsigned long long)at, of->device, gpu_tell(at));
-        of->near = NULL;
+        *near = NULL;
         return NULL;
     }
     if (race_on()) {
-        if (!of->near->shadow) of->near->shadow = race_shadow_new(of->near->size, false);
-        race_touch(w, l, of->near->shadow, at - of->near->at, bytes, touch);
+        if (!(*near)->shadow) (*near)->shadow = race_shadow_new((*near)->size, false);
+        race_touch(w, l, (*near)->shadow, at - (*near)->at, bytes, touch);
     }
-    return of->near->host + (at - of->near->at);
+    return (*near)->host + (at - (*near)->at);
 }
 
 uint8_t *access_at(warp *w, int l, ptx_space space, uint64_t at, unsigned bytes, unsigned align, int touch)
@@ -64,4 +67,35 @@ uint8_t *access_at(warp *w, int l, ptx_space space, uint64_t at, unsigned bytes,
         return w->block->of->params + offset;
     }
     return global_at(w, l, at, bytes, touch);
+}
+
+/* Lanes whose bytes lie in the range that this instruction touched last: their offsets, and which lanes these are. */
+static uint32_t in_range(const gpu_range *r, uint32_t mask, const uint64_t at[LANES], unsigned bytes,
+                         uint64_t off[LANES])
+{
+    uint32_t in = 0;
+    for (int l = 0; l < LANES; l++) {
+        off[l] = at[l] - r->at;
+        in |= (uint32_t)(off[l] <= r->size - bytes && !(at[l] & (bytes - 1))) << l;
+    }
+    return in & mask;
+}
+
+bool access_lanes(warp *w, uint32_t mask, ptx_space space, const uint64_t at[LANES], unsigned bytes, int touch,
+                  uint8_t *p[LANES])
+{
+    gpu_range *r = space <= SPACE_CONST ? *near_of(w) : NULL;
+    if (r && !r->freed && r->size >= bytes && gpu_may_touch(w->block->of->device, r)) {
+        uint64_t off[LANES];
+        const uint32_t in = in_range(r, mask, at, bytes, off);
+        if (race_on() && in) race_touch_lanes(w, in, r->shadow, off, bytes, touch);
+        for (uint32_t m = in; m; m &= m - 1) p[__builtin_ctz(m)] = r->host + off[__builtin_ctz(m)];
+        mask &= ~in;
+    }
+    for (uint32_t m = mask; m; m &= m - 1) {
+        const int l = __builtin_ctz(m);
+        p[l] = access_at(w, l, space, at[l], bytes, bytes, touch);
+        if (!p[l]) return false;
+    }
+    return !w->block->of->fault;
 }

@@ -7,7 +7,7 @@
 #include "tests/gpu/ptx_program.h"
 
 enum { BARRIER_SYNC, BARRIER_ARRIVE, BARRIER_POPC, BARRIER_AND, BARRIER_OR }; /* mode of a barrier's instruction */
-enum { PARAM_BYTES = 32764, BARRIERS = 16, WARPS = 32 };
+enum { PARAM_BYTES = 32764, BARRIERS = 16, WARPS = 32, NEAR = 64 };
 
 typedef struct barrier {
     int expected; /* threads; 0: all that live */
@@ -39,9 +39,9 @@ typedef struct launch {
     uint64_t next, count; /* blocks */
     int n_resident, window;
     block **resident;
-    uint64_t idle;   /* instructions since a block has ended */
-    int fault;       /* an error of the driver's, 0 for none */
-    gpu_range *near; /* where the last address was */
+    uint64_t idle;         /* instructions since a block has ended */
+    int fault;             /* an error of the driver's, 0 for none */
+    gpu_range *near[NEAR]; /* where an instruction's last address was, by its place */
     uint64_t random;
     struct race_launch *race;
 } launch;

@@ -30,22 +30,60 @@ static uint64_t element_get(const uint8_t *p, int kind)
 /* An address as one of any space. */
 static uint64_t at_any(const inst *in, uint64_t at) { return in->space == SPACE_SHARED ? WINDOW_SHARED | at : at; }
 
+/* Addresses of all lanes, also of those that do nothing. */
+static void addresses(const warp *w, const inst *in, uint64_t at[LANES])
+{
+    if (in->mode) {
+        const uint64_t *base = (const uint64_t *)row(w, in->o[1]);
+        for (int l = 0; l < LANES; l++) at[l] = base[l] + (uint64_t)in->imm;
+    } else {
+        const uint32_t *base = row(w, in->o[1]);
+        for (int l = 0; l < LANES; l++) at[l] = base[l] + (uint64_t)in->imm;
+    }
+}
+
+/* Strong accesses take part in what orders threads. */
+static void note_strong(warp *w, const inst *in, uint32_t mask, const uint64_t at[LANES], int touch)
+{
+    for (uint32_t m = mask; m; m &= m - 1)
+        race_strong(w, __builtin_ctz(m), at_any(in, at[__builtin_ctz(m)]), touch, in->order);
+}
+
+#define FROM_MEMORY(T, DW, ...)                                                                                        \
+    do {                                                                                                               \
+        DW *d = (DW *)row_set(w, in->x[i]);                                                                            \
+        for (uint32_t m = mask; m; m &= m - 1) {                                                                       \
+            const int l = __builtin_ctz(m);                                                                            \
+            T v;                                                                                                       \
+            memcpy(&v, p[l] + (unsigned)i * sizeof v, sizeof v);                                                       \
+            d[l] = (DW)__VA_ARGS__ v;                                                                                  \
+        }                                                                                                              \
+    } while (0)
+
 static void load(warp *w, const inst *in, uint32_t mask)
 {
-    const unsigned size = element_bytes[in->kind & 7], bytes = size * in->n;
-    const int strong = in->order ? TOUCH_STRONG : 0;
-    for (uint32_t m = mask; m; m &= m - 1) {
-        const int l = __builtin_ctz(m);
-        const uint64_t at = address_of(w, in, l) + (uint64_t)in->imm;
-        const uint8_t *p = access_at(w, l, (ptx_space)in->space, at, bytes, bytes, TOUCH_READ | strong);
-        if (!p) return;
-        if (strong) race_strong(w, l, at_any(in, at), TOUCH_READ, in->order);
-        for (int i = 0; i < in->n; i++) {
-            const uint64_t v = element_get(p + i * size, in->kind);
-            if (in->kind & ELEMENT_WIDE) ((uint64_t *)row_set(w, in->x[i]))[l] = v;
-            else row_set(w, in->x[i])[l] = (uint32_t)v;
+    const unsigned bytes = (unsigned)element_bytes[in->kind & 7] * in->n;
+    uint64_t at[LANES];
+    uint8_t *p[LANES];
+    addresses(w, in, at);
+    if (!access_lanes(w, mask, (ptx_space)in->space, at, bytes, in->order ? TOUCH_READ | TOUCH_STRONG : TOUCH_READ, p))
+        return;
+    if (in->order) note_strong(w, in, mask, at, TOUCH_READ);
+    for (int i = 0; i < in->n; i++) switch (in->kind) {
+        case ELEMENT_U8: FROM_MEMORY(uint8_t, uint32_t, ); break;
+        case ELEMENT_S8: FROM_MEMORY(int8_t, uint32_t, ); break;
+        case ELEMENT_U16: FROM_MEMORY(uint16_t, uint32_t, ); break;
+        case ELEMENT_S16: FROM_MEMORY(int16_t, uint32_t, ); break;
+        case ELEMENT_32:
+        case ELEMENT_S32: FROM_MEMORY(uint32_t, uint32_t, ); break;
+        case ELEMENT_U8 | ELEMENT_WIDE: FROM_MEMORY(uint8_t, uint64_t, ); break;
+        case ELEMENT_S8 | ELEMENT_WIDE: FROM_MEMORY(int8_t, uint64_t, (int64_t)); break;
+        case ELEMENT_U16 | ELEMENT_WIDE: FROM_MEMORY(uint16_t, uint64_t, ); break;
+        case ELEMENT_S16 | ELEMENT_WIDE: FROM_MEMORY(int16_t, uint64_t, (int64_t)); break;
+        case ELEMENT_32 | ELEMENT_WIDE: FROM_MEMORY(uint32_t, uint64_t, ); break;
+        case ELEMENT_S32 | ELEMENT_WIDE: FROM_MEMORY(int32_t, uint64_t, (int64_t)); break;
+        default: FROM_MEMORY(uint64_t, uint64_t, );
         }
-    }
 }
 
 /* A parameter of the kernel is the same for all lanes. */
@@ -70,16 +108,19 @@ static void load_parameter(warp *w, const inst *in, uint32_t mask)
 static void store(warp *w, const inst *in, uint32_t mask)
 {
     const unsigned size = element_bytes[in->kind & 7], bytes = size * in->n;
-    const int strong = in->order ? TOUCH_STRONG : 0;
-    for (uint32_t m = mask; m; m &= m - 1) {
-        const int l = __builtin_ctz(m);
-        const uint64_t at = address_of(w, in, l) + (uint64_t)in->imm;
-        uint8_t *p = access_at(w, l, (ptx_space)in->space, at, bytes, bytes, TOUCH_WRITE | strong);
-        if (!p) return;
-        if (strong) race_strong(w, l, at_any(in, at), TOUCH_WRITE, in->order);
-        for (int i = 0; i < in->n; i++) {
-            if (in->kind & ELEMENT_WIDE) memcpy(p + i * size, (const uint64_t *)row(w, in->x[i]) + l, size);
-            else memcpy(p + i * size, row(w, in->x[i]) + l, size);
+    uint64_t at[LANES];
+    uint8_t *p[LANES];
+    addresses(w, in, at);
+    if (!access_lanes(w, mask, (ptx_space)in->space, at, bytes, in->order ? TOUCH_WRITE | TOUCH_STRONG : TOUCH_WRITE,
+                      p))
+        return;
+    if (in->order) note_strong(w, in, mask, at, TOUCH_WRITE);
+    for (int i = 0; i < in->n; i++) {
+        const uint8_t *from = (const uint8_t *)row(w, in->x[i]);
+        const size_t step = in->kind & ELEMENT_WIDE ? 8 : 4;
+        for (uint32_t m = mask; m; m &= m - 1) {
+            const int l = __builtin_ctz(m);
+            memcpy(p[l] + (unsigned)i * size, from + step * (unsigned)l, size);
         }
     }
 }

@@ -360,7 +360,7 @@ static void report(warp *w, int l, const record *r, bool wrote, int touch)
                   wrote ? "wrote" : "read", r->line);
 }
 
-static bool ordered(const warp *w, int l, const gpu_shadow *s, const record *r, const record *me)
+static inline bool ordered(const warp *w, int l, const gpu_shadow *s, const record *r, const record *me)
 {
     const race_warp *rw = of_warp(w);
     if (r->launch != me->launch || r->time < w->block->of->race->began) return true;
@@ -407,24 +407,45 @@ static void split(gpu_shadow *s, uint64_t word)
     for (int i = 0; i < 4; i++) s->byte[word * 4 + (uint64_t)i] = s->word[word];
 }
 
-void race_touch(warp *w, int l, gpu_shadow *s, uint64_t at, unsigned bytes, int touch)
+static record me_of(const warp *w, int l, int touch)
 {
-    const record me = {.time = of_warp(w)->time,
-                       .block = of_block(w->block)->number,
-                       .line = (uint32_t)w->now->line,
-                       .thread = (uint16_t)(w->index * LANES + l),
-                       .strong = (touch & TOUCH_STRONG) != 0,
-                       .launch = w->block->of->race->number};
-    for (uint64_t end = at + bytes; at < end;) {
+    return (record){.time = of_warp(w)->time,
+                    .block = of_block(w->block)->number,
+                    .line = (uint32_t)w->now->line,
+                    .thread = (uint16_t)(w->index * LANES + l),
+                    .strong = (touch & TOUCH_STRONG) != 0,
+                    .launch = w->block->of->race->number};
+}
+
+static bool touch_bytes(warp *w, gpu_shadow *s, record me, uint64_t at, unsigned bytes, int touch)
+{
+    const int l = me.thread % LANES;
+    for (const uint64_t end = at + bytes; at < end;) {
         const uint64_t word = at / 4;
         const bool whole = at % 4 == 0 && end - at >= 4;
         if (whole && !s->word[word].write.split) {
-            if (!touch_cell(w, l, s, &s->word[word], me, touch)) return;
+            if (!touch_cell(w, l, s, &s->word[word], me, touch)) return false;
             at += 4;
             continue;
         }
         if (!s->word[word].write.split) split(s, word);
         for (; at / 4 == word && at < end; at++)
-            if (!touch_cell(w, l, s, &s->byte[at], me, touch)) return;
+            if (!touch_cell(w, l, s, &s->byte[at], me, touch)) return false;
+    }
+    return true;
+}
+
+void race_touch(warp *w, int l, gpu_shadow *s, uint64_t at, unsigned bytes, int touch)
+{
+    touch_bytes(w, s, me_of(w, l, touch), at, bytes, touch);
+}
+
+void race_touch_lanes(warp *w, uint32_t mask, gpu_shadow *s, const uint64_t at[LANES], unsigned bytes, int touch)
+{
+    record me = me_of(w, 0, touch);
+    for (uint32_t m = mask; m; m &= m - 1) {
+        const int l = __builtin_ctz(m);
+        me.thread = (uint16_t)(w->index * LANES + l);
+        if (!touch_bytes(w, s, me, at[l], bytes, touch)) return;
     }
 }

@@ -26,6 +26,9 @@ void race_end_block(block *b);
 /* Lane l touches bytes that begin at offset at of memory whose shadow is s: a fault where that is a race. */
 void race_touch(warp *w, int l, gpu_shadow *s, uint64_t at, unsigned bytes, int touch);
 
+/* The same for several lanes, each at its own offset. */
+void race_touch_lanes(warp *w, uint32_t mask, gpu_shadow *s, const uint64_t at[LANES], unsigned bytes, int touch);
+
 /* Lanes of a warp have met at a warp barrier. */
 void race_warp_barrier(warp *w, uint32_t mask);
 /* Lanes come to a block barrier; later they go on, knowing what all knew that had come. */
