@@ -162,7 +162,7 @@ static inline engine *open_shown(const char *folder)
     buf text = {0};
     const char *path = temp_path("shown.ini");
     engine *g = open_model((engine_options){.model = folder, .threads = 1});
-    assert_ok(model_spec_text(g->served, &text, &e), &e);
+    assert_ok(model_spec_text(g->model, &text, &e), &e);
     engine_close(g);
     FILE *f = fopen(path, "w");
     assert_true(f && fwrite(text.p, 1, text.n, f) == text.n && fclose(f) == 0);

@@ -68,7 +68,7 @@ int beam_new(session *first, const query *q, const engine *g, err *e)
     b->live = 1;
     b->keep = (ends > 1 ? 1 + ends : 2) * b->n;
     b->forced = forced_of(q, &g->info);
-    if (!open_arrays(b, first->room, g->asked.n_bans))
+    if (!open_arrays(b, first->room, g->options.n_bans))
         return err_set(e, ERR_MEMORY, "out of memory for %d beams", b->n);
     b->member[0] = first;
     for (int i = 1; i < b->n; i++) {
@@ -236,7 +236,7 @@ static void advance(engine *g, session *first, uint64_t *made)
 void beam_take(engine *g, session *s, const float *logits, uint64_t *made)
 {
     beam_group *b = s->beams;
-    int which = 0, keep = b->keep + g->asked.n_bans; /* as many are left at least */
+    int which = 0, keep = b->keep + g->options.n_bans; /* as many are left at least */
     if (keep > g->info.n_vocab) keep = g->info.n_vocab;
     session *first = b->member[0];
     if (first->room == 0) {
@@ -251,7 +251,7 @@ void beam_take(engine *g, session *s, const float *logits, uint64_t *made)
     sampler_logprobs(g->picker, logits, g->info.n_vocab, 0, b->top, keep);
     bool hold = s->n_ids - s->n_prompt < s->q.min_tokens;
     for (int i = 0, taken = 0; i < keep && taken < b->keep; i++) {
-        if (session_would_complete(s, g->asked.bans, g->asked.n_bans, b->top[i].id)) continue;
+        if (session_would_complete(s, g->options.bans, g->options.n_bans, b->top[i].id)) continue;
         taken++;
         bool ends = session_ends_with(s, &g->info, b->top[i].id);
         if (!isfinite(b->top[i].logprob) || (ends && hold)) continue;

@@ -22,8 +22,8 @@
 static bool is_used(const engine *g)
 {
     bool here = false;
-    for (int i = 0; g->placed && i < plan_devices(g->placed); i++) here = here || !plan_node(g->placed, i);
-    return here && g->served->weights;
+    for (int i = 0; g->plan && i < plan_devices(g->plan); i++) here = here || !plan_node(g->plan, i);
+    return here && g->model->weights;
 }
 
 /* ---- hashing */
@@ -44,8 +44,8 @@ static int read_disks(engine *g, err *e)
     const sums_pace slowly = {may_read, g};
     char *cache = contents_cache_folder();
     int rc = OK;
-    for (uint32_t f = 0; f < ckpt_file_count(g->served->weights) && !rc; f++)
-        rc = contents_recheck(g->served->weights, f, &g->harm.held, cache, 1, &slowly, e);
+    for (uint32_t f = 0; f < ckpt_file_count(g->model->weights) && !rc; f++)
+        rc = contents_recheck(g->model->weights, f, &g->harm.held, cache, 1, &slowly, e);
     mem_free(cache);
     if (rc == ERR_UNAVAILABLE) g->harm.decayed = true;
     return rc;
@@ -70,7 +70,7 @@ static void *hash(void *arg)
     engine *g = arg;
     if (g->harm.looks) idle_begin();
     int rc = g->harm.looks || g->harm.decayed ? read_disks(g, &g->harm.found) : OK;
-    if (!g->harm.looks && !rc) rc = compare(&g->harm, g->served->weights, &g->harm.found);
+    if (!g->harm.looks && !rc) rc = compare(&g->harm, g->model->weights, &g->harm.found);
     if (rc != ERR_UNAVAILABLE) g->harm.found = (err){0};
     if (!rc && !g->harm.looks) g->harm.decayed = false;
     atomic_store(&g->harm.done, true);
@@ -121,7 +121,7 @@ static void look_at_disk(engine *g)
     if (!d->watches || !d->held.tensor || d->hashes) return;
     if (queue_has_work(g) || !d->idle_at) d->idle_at = now;
     if (now - d->idle_at < IDLE || now < d->look_at) return;
-    for (uint32_t i = 0; i < ckpt_count(g->served->weights); i++) bytes += ckpt_at(g->served->weights, i)->bytes;
+    for (uint32_t i = 0; i < ckpt_count(g->model->weights); i++) bytes += ckpt_at(g->model->weights, i)->bytes;
     d->look_at = now + idle_rest(bytes);
     hash_begin(g, true);
 }
@@ -133,7 +133,7 @@ int damage_check(engine *g, err *e)
     err found = {0};
     if (d->is) return err_copy(e, &d->why);
     if (!is_used(g)) return OK;
-    int rc = ckpt_look(g->served->weights, &touched, e);
+    int rc = ckpt_look(g->model->weights, &touched, e);
     if (!rc && hash_ended(d, &found) && found.code) rc = err_copy(e, &found);
     d->touched |= touched;
     if (!rc && d->touched && d->held.tensor && !d->hashes) {
@@ -176,7 +176,7 @@ static void try_to_mend(engine *g)
     err why = {0};
     const double now = clock_now();
     d->next = now + LOOK;
-    if (ckpt_restore(g->served->weights, &why) == OK) hash_begin(g, false);
+    if (ckpt_restore(g->model->weights, &why) == OK) hash_begin(g, false);
     if (!why.code) return;
     pthread_mutex_lock(&g->lock);
     d->why = why;
@@ -192,13 +192,13 @@ void damage_go_on(engine *g)
     if (!d->hashes && d->held.tensor && clock_now() >= d->next) try_to_mend(g);
     const bool looked = d->looks;
     if (!hash_ended(d, &found) || looked) return;
-    ckpt_look(g->served->weights, &touched, &found); /* written to while it was hashed */
+    ckpt_look(g->model->weights, &touched, &found); /* written to while it was hashed */
     d->next = clock_now() + LOOK + AGAIN_TIMES * d->took;
     pthread_mutex_lock(&g->lock);
     d->is = found.code != OK;
     if (d->is) d->why = found;
     pthread_mutex_unlock(&g->lock);
-    if (!d->is) log_line(LOG_WARN, "%s: whole again", ckpt_path(g->served->weights));
+    if (!d->is) log_line(LOG_WARN, "%s: whole again", ckpt_path(g->model->weights));
 }
 
 bool engine_unavailable(engine *g, err *why)

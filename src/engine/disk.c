@@ -11,12 +11,12 @@ static int find_shape(engine *g, page_shape *out, err *e)
 {
     fingerprint f;
     buf text = {0};
-    if (!plan_page_bytes(g->placed, out->bytes))
+    if (!plan_page_bytes(g->plan, out->bytes))
         return err_set(e, ERR_USAGE, "nodes do not give pages to a disk: leave --cache-dir and --session out");
     int rc = engine_fingerprint(g, &f, e);
     if (rc) return rc;
     buf_printf(&text, "model %s arithmetic %s\n", f.model, f.arithmetic);
-    plan_page_layout(g->placed, &text);
+    plan_page_layout(g->plan, &text);
     if (text.bad) rc = err_set(e, ERR_MEMORY, "out of memory for pages on disk");
     else sha256_of(text.p, text.n, out->made_for);
     buf_free(&text);
@@ -59,5 +59,5 @@ int engine_keep_file(engine *g, const char *path, err *e)
 int engine_session_save(engine *g, const char *path, err *e)
 {
     engine_end_steps(g);
-    return disk_cache_save(&g->kv, g->placed, path, e);
+    return disk_cache_save(&g->kv, g->plan, path, e);
 }

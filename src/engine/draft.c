@@ -18,9 +18,9 @@ enum { WAIT_MIN = 16, WAIT_MAX = 1024, TRIES = 4 };
 
 int draft_open(draft *d, engine *g, err *e)
 {
-    const char *text = g->asked.draft;
-    const int64_t most = g->asked.draft_max;
-    const char *accept = g->asked.draft_accept;
+    const char *text = g->options.draft;
+    const int64_t most = g->options.draft_max;
+    const char *accept = g->options.draft_accept;
     *d = (draft){.most = most > 0 && most < DRAFT_MAX ? (int)most : DRAFT_MAX,
                  .rule = !accept || !strcmp(accept, "same") ? GUESS_SAME
                          : !strcmp(accept, "exact")         ? GUESS_EXACT

@@ -16,7 +16,7 @@ static bool same_vocabulary(const engine *a, const engine *b)
 
 int draft_model_open(engine **out, const engine *g, err *e)
 {
-    const engine_options *o = &g->asked;
+    const engine_options *o = &g->options;
     const engine_options small = {.model = o->draft,
                                   .act = o->act,
                                   .choices.exact = o->choices.exact,
@@ -95,8 +95,8 @@ static void add_rows(engine *g, batch *b, session *t, int64_t *left)
 /* Takes what a step has drawn; a twin that has read all of its text makes a guess. */
 static void take_guesses(engine *g, const batch *b)
 {
-    const best_logit *best = plan_best(g->placed);
-    draws_run(g->draw, &g->info, b, plan_result(g->placed, ENTRY_HEAD));
+    const best_logit *best = plan_best(g->plan);
+    draws_run(g->draw, &g->info, b, plan_result(g->plan, ENTRY_HEAD));
     for (int32_t k = 0, i = 0; k < b->st.n_seq; k++) {
         session *t = b->who[k];
         t->text.n_past = t->text.n_sent;
@@ -116,9 +116,9 @@ static bool guess_once(engine *g, session **who, int n)
         session *s = who[i], *t = s->twin;
         if (s->n_draft && t->n_ids > t->text.n_sent && t->n_ids - s->n_ids < s->n_draft) add_rows(g, b, t, &left);
     }
-    if (!steps_send(&g->steps, &g->kv, g->placed)) return false;
+    if (!steps_send(&g->steps, &g->kv, g->plan)) return false;
     err why = {0};
-    const batch *done = steps_collect(&g->steps, g->placed, &rc, &(err){0});
+    const batch *done = steps_collect(&g->steps, g->plan, &rc, &(err){0});
     if (!rc && (rc = damage_check(g, &why))) damage_begin(g, &why);
     if (!rc) take_guesses(g, done);
     for (int i = 0; rc && i < done->st.n_seq; i++) session_drop_cache(g, done->who[i]);

@@ -43,7 +43,7 @@ static bool weights_are_f32(const program *p)
 /* The type that --kv gives, else one as exact as weights and activations. */
 static dtype kv_type(const engine *g, const plan *l)
 {
-    const engine_options *o = &g->asked;
+    const engine_options *o = &g->options;
     const program *p = g->prog;
     bool short_head = false;
 
@@ -76,9 +76,9 @@ static uint64_t limit_pages(const engine *g, const uint64_t bytes[GROUP_MAX], ui
     double need = 0;
     for (uint32_t i = 0; i < g->prog->n_group; i++)
         need += (double)bytes[i] * FULL *
-                pages_needed(g->info.ctx, g->prog->group_window[i], g->chunk * plan_in_flight(g->placed));
+                pages_needed(g->info.ctx, g->prog->group_window[i], g->chunk * plan_in_flight(g->plan));
     if (need < LITTLE) need = LITTLE;
-    return g->asked.max_batch || need > (double)budget ? budget : (uint64_t)need;
+    return g->options.max_batch || need > (double)budget ? budget : (uint64_t)need;
 }
 
 /* Slots, and pages of each group: as many as the device with the least memory for them can hold. Refuses a context
@@ -89,19 +89,19 @@ static int count_pages(engine *g, dtype kv, cache_options *cache, err *e)
     uint64_t bytes[GROUP_MAX], slot, there;
     double tables = 0;
     for (uint32_t i = 0; i < p->n_rope; i++) tables += 4.0 * p->ropes[i].params.dims * p->ropes[i].ctx;
-    for (int m = 0; plan_memory(g->placed, m, kv, kv, bytes, &slot, &there); m++) {
+    for (int m = 0; plan_memory(g->plan, m, kv, kv, bytes, &slot, &there); m++) {
         const int n_slot = count_slots(g, slot, there / 2);
         const uint64_t slots = (uint64_t)n_slot * slot;
         const uint64_t budget = limit_pages(g, bytes, there / 2 > slots ? there / 2 - slots : 0);
         double need = (m ? 0 : tables) + (double)slots;
         if (slot && (!cache->n_slot || n_slot < cache->n_slot)) cache->n_slot = n_slot;
         int32_t fit[GROUP_MAX] = {0};
-        pages_plan(p, bytes, g->places, g->info.ctx, g->chunk * plan_in_flight(g->placed), budget, fit);
+        pages_plan(p, bytes, g->places, g->info.ctx, g->chunk * plan_in_flight(g->plan), budget, fit);
         for (uint32_t i = 0; i < p->n_group; i++) {
             if (m == 0 || fit[i] < cache->n_page[i]) cache->n_page[i] = fit[i];
             need += (double)fit[i] * (double)bytes[i];
         }
-        if (need > (double)there && !plan_memory_node(g->placed, m)) /* a node says it of itself */
+        if (need > (double)there && !plan_memory_node(g->plan, m)) /* a node says it of itself */
             return err_set(e, ERR_LIMIT,
                            "--ctx %d: a cache for that many tokens takes %.0f bytes, of which %" PRIu64
                            " are free: give a smaller --ctx, or --kv q8 or q4",
@@ -126,7 +126,7 @@ static dtype kv_type_of(void *ctx, const plan *l) { return kv_type(ctx, l); }
 
 static int open_leader(engine *g, double patience, err *e)
 {
-    const engine_options *o = &g->asked;
+    const engine_options *o = &g->options;
     const leader_options lo = {.key_file = o->key_file,
                                .timeout = o->peer_timeout,
                                .patience = patience,
@@ -137,7 +137,7 @@ static int open_leader(engine *g, double patience, err *e)
                                .on_lost = peers_lost,
                                .kv_type = kv_type_of,
                                .ctx = g};
-    return leader_open(&g->leader, g->served, &lo, e);
+    return leader_open(&g->leader, g->model, &lo, e);
 }
 
 /* The devices chosen now, as the engine is described. */
@@ -145,7 +145,7 @@ static int tell_devices(engine *g, err *e)
 {
     g->devices_text.n = 0;
     g->info.devices = "cpu";
-    if (!g->asked.devices) return OK;
+    if (!g->options.devices) return OK;
     if (!device_list_text(&g->devices, &g->devices_text))
         return err_set(e, ERR_MEMORY, "out of memory for the list of devices");
     g->info.devices = buf_cstr(&g->devices_text);
@@ -155,7 +155,7 @@ static int tell_devices(engine *g, err *e)
 /* Places the program on its devices; the first time what is left of their memory becomes pages. */
 static int place(engine *g, bool first, double patience, err *e)
 {
-    const engine_options *o = &g->asked;
+    const engine_options *o = &g->options;
     const program *p = g->prog;
     const batch_sizes max = sizes_of(g, g->places);
     const cpu_options cpu = {.threads = g->info.threads, .isa = o->isa};
@@ -173,13 +173,13 @@ static int place(engine *g, bool first, double patience, err *e)
                                           [AXIS_SEQ] = max.sequences},
                              .choices = o->choices,
                              .far = g->leader ? leader_far(g->leader) : o->far};
-    rc = plan_open(&g->placed, p, &po, e);
+    rc = plan_open(&g->plan, p, &po, e);
     if (!rc && first) {
-        g->cache.k_type = g->cache.v_type = g->kv_type = kv_type(g, g->placed);
+        g->cache.k_type = g->cache.v_type = g->kv_type = kv_type(g, g->plan);
         g->cache.touch = o->touch;
         rc = count_pages(g, g->kv_type, &g->cache, e);
     }
-    if (!rc) rc = plan_ready(g->placed, &g->cache, NULL, e);
+    if (!rc) rc = plan_ready(g->plan, &g->cache, NULL, e);
     if (!rc) g->info.max_batch = g->places;
     return rc;
 }
@@ -187,9 +187,9 @@ static int place(engine *g, bool first, double patience, err *e)
 void engine_unplace(engine *g)
 {
     peers_part(g);
-    plan_close(g->placed);
+    plan_close(g->plan);
     leader_close(g->leader);
-    g->placed = NULL;
+    g->plan = NULL;
     g->leader = NULL;
 }
 
@@ -198,7 +198,7 @@ enum { SEQUENCES_LEAST = 16 }; /* where nobody said how many run at once, and me
 /* Where a node lends too little for so many sequences at once it may do for fewer. */
 static bool take_fewer(engine *g, int rc, int least)
 {
-    const bool may = (rc == ERR_MEMORY || rc == ERR_BUSY) && g->asked.key_file && !g->asked.max_batch &&
+    const bool may = (rc == ERR_MEMORY || rc == ERR_BUSY) && g->options.key_file && !g->options.max_batch &&
                      g->places > least;
     if (may) g->places /= 4;
     return may;
@@ -228,15 +228,15 @@ int engine_place_again(engine *g, double patience, err *e)
 static int place_waiting(engine *g, err *e)
 {
     const struct timespec tick = {.tv_nsec = 250000000};
-    const double until = clock_now() + g->asked.peer_wait;
+    const double until = clock_now() + g->options.peer_wait;
     bool said = false;
     for (;;) {
         err own = {0};
         int rc = place_most(g, true, SEQUENCES_LEAST, engine_patience(until - clock_now()), &own);
         const bool other = rc && spares_turn(&g->devices, own.who);
         const bool waits = rc == ERR_IO || rc == ERR_BUSY || (other && rc == ERR_UNAVAILABLE);
-        if (!waits || !g->asked.key_file || clock_now() >= until) return err_copy(e, &own);
-        if (!said) log_line(LOG_WARN, "%s: waiting up to %.0f s for it", own.msg, g->asked.peer_wait);
+        if (!waits || !g->options.key_file || clock_now() >= until) return err_copy(e, &own);
+        if (!said) log_line(LOG_WARN, "%s: waiting up to %.0f s for it", own.msg, g->options.peer_wait);
         said = true;
         engine_unplace(g);
         nanosleep(&tick, NULL);
@@ -246,21 +246,21 @@ static int place_waiting(engine *g, err *e)
 /* Options with texts of the engine's own: a plan may have to be made again. */
 static int keep_options(engine *g, const engine_options *o, err *e)
 {
-    const char **texts[] = {&g->asked.devices,  &g->asked.weights, &g->asked.isa,         &g->asked.kv,
-                            &g->asked.key_file, &g->asked.draft,   &g->asked.draft_accept};
-    g->asked = *o;
-    g->asked.choices.act_f32 = g->served->act_f32;
+    const char **texts[] = {&g->options.devices,  &g->options.weights, &g->options.isa,         &g->options.kv,
+                            &g->options.key_file, &g->options.draft,   &g->options.draft_accept};
+    g->options = *o;
+    g->options.choices.act_f32 = g->model->act_f32;
     int32_t *own = o->n_bans ? arena_alloc(&g->texts, (size_t)o->n_bans * sizeof *own) : NULL;
     if (o->n_bans && !own) return err_set(e, ERR_MEMORY, "out of memory for the engine");
-    g->asked.bans = own;
-    g->asked.n_bans = 0;
+    g->options.bans = own;
+    g->options.n_bans = 0;
     for (int32_t i = 0; i < o->n_bans; i += o->bans[i] + 1) { /* those of ids that the vocabulary has */
         bool known = true;
         for (int32_t k = 1; k <= o->bans[i]; k++)
             known = known && o->bans[i + k] >= 0 && o->bans[i + k] < (int64_t)g->prog->vocab;
         if (!known) continue;
-        memcpy(own + g->asked.n_bans, o->bans + i, ((size_t)o->bans[i] + 1) * sizeof *own);
-        g->asked.n_bans += o->bans[i] + 1;
+        memcpy(own + g->options.n_bans, o->bans + i, ((size_t)o->bans[i] + 1) * sizeof *own);
+        g->options.n_bans += o->bans[i] + 1;
     }
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (*texts[i] && !(*texts[i] = arena_str(&g->texts, *texts[i])))
@@ -284,12 +284,12 @@ static int open_parts(engine *g, err *e)
     if (!rc) max.copies = kv_pages(&g->kv);
     g->ready = mem_array((size_t)max.sequences, sizeof *g->ready);
     if (!rc && !g->ready) rc = err_set(e, ERR_MEMORY, "out of memory for %d sequences", max.sequences);
-    if (!rc) rc = steps_open(&g->steps, p, plan_in_flight(g->placed), &max, e);
+    if (!rc) rc = steps_open(&g->steps, p, plan_in_flight(g->plan), &max, e);
     if (!rc)
         rc = draws_open(&g->draw, g->info.n_vocab, cpu_kernels(cpu_features(), false)->scan, g->most, g->info.threads,
                         e);
     if (!rc) g->picker = draws_sampler(g->draw);
-    if (!rc && g->served->weights) rc = ckpt_check_torn(g->served->weights, e);
+    if (!rc && g->model->weights) rc = ckpt_check_torn(g->model->weights, e);
     return rc;
 }
 
@@ -334,7 +334,7 @@ static int64_t rows_of_step(const program *p, int64_t preferred)
 /* chunk, sequences: of a step, as the devices prefer. */
 static void describe(engine *g, const engine_options *o, int chunk, int sequences)
 {
-    const model *m = g->served;
+    const model *m = g->model;
     bool whole = m->prog->needs_whole_sequence ||
                  m->prog->entries[ENTRY_POOL].out; /* a step must hold the longest text */
     g->chunk = whole ? m->ctx : o->chunk > 0 ? o->chunk : rows_of_step(m->prog, chunk);
@@ -343,8 +343,8 @@ static void describe(engine *g, const engine_options *o, int chunk, int sequence
                             .arch = m->arch,
                             .n_vocab = (int32_t)m->prog->vocab,
                             .dim = (int32_t)m->prog->dim,
-                            .bans = g->asked.bans,
-                            .n_bans = g->asked.n_bans,
+                            .bans = g->options.bans,
+                            .n_bans = g->options.n_bans,
                             .n_layer = m->prog->n_layer,
                             .ctx = m->ctx,
                             .chunk = (int)g->chunk,
@@ -376,7 +376,7 @@ int engine_of_model(engine **out, model *m, void (*drop)(model *m), const engine
     cond_open(&g->changed);
     pthread_mutex_init(&g->lock, NULL);
     pthread_mutex_init(&g->trie_lock, NULL);
-    g->served = m;
+    g->model = m;
     g->prog = m->prog;
     g->drop = drop;
     g->used_room = 1;
@@ -393,8 +393,8 @@ int engine_of_model(engine **out, model *m, void (*drop)(model *m), const engine
         engine_close(g);
         return rc;
     }
-    g->info.weight_bytes = plan_weight_bytes(g->placed, 1, &g->info.weight_count);
-    g->info.isa = plan_isa(g->placed);
+    g->info.weight_bytes = plan_weight_bytes(g->plan, 1, &g->info.weight_count);
+    g->info.isa = plan_isa(g->plan);
     if (!*g->info.isa) g->info.isa = cpu_kernels(cpu_features(), false)->isa; /* all devices are on nodes */
     *out = g;
     return 0;
@@ -486,7 +486,7 @@ void engine_end_steps(engine *g)
 {
     err ignored = {0};
     for (int rc; steps_under_way(&g->steps);)
-        steps_lose_slots(&g->kv, steps_collect(&g->steps, g->placed, &rc, &ignored));
+        steps_lose_slots(&g->kv, steps_collect(&g->steps, g->plan, &rc, &ignored));
     sessions_free_gone(g);
 }
 
@@ -498,7 +498,7 @@ void engine_close(engine *g)
     while (g->all) session_finish(g, g->all, FINISH_CANCELLED, NULL);
     sessions_free_gone(g);
     damage_close(g);
-    disk_cache_close(&g->kv, g->placed);
+    disk_cache_close(&g->kv, g->plan);
     draft_close(&g->guesses);
     engine_unplace(g);
     own_list_free(&g->told);
@@ -514,7 +514,7 @@ void engine_close(engine *g)
     token_trie_close(g->trie);
     tokenizer_close(g->tok);
     tokenizer_close(g->target);
-    g->drop(g->served);
+    g->drop(g->model);
     pthread_cond_destroy(&g->changed);
     pthread_mutex_destroy(&g->trie_lock);
     pthread_mutex_destroy(&g->lock);
@@ -527,26 +527,26 @@ const tokenizer *engine_tokenizer(const engine *g) { return g->tok; }
 
 const tokenizer *engine_target_tokenizer(const engine *g) { return g->target ? g->target : g->tok; }
 
-int engine_plan_text(const engine *g, bool dump, buf *out, err *e) { return plan_text(g->placed, dump, out, e); }
+int engine_plan_text(const engine *g, bool dump, buf *out, err *e) { return plan_text(g->plan, dump, out, e); }
 
 int engine_devices(const engine *g, engine_device *out, int most)
 {
-    const int all = g->placed ? plan_devices(g->placed) : 0, n = all < most ? all : most;
+    const int all = g->plan ? plan_devices(g->plan) : 0, n = all < most ? all : most;
     for (int i = 0; i < n; i++) {
-        out[i] = (engine_device){.group = plan_group_of(g->placed, i),
-                                 .layers = plan_layers_of(g->placed, i),
-                                 .busy = plan_busy(g->placed, i),
-                                 .as = plan_as(g->placed, i)};
-        plan_device_name(g->placed, i, out[i].name);
+        out[i] = (engine_device){.group = plan_group_of(g->plan, i),
+                                 .layers = plan_layers_of(g->plan, i),
+                                 .busy = plan_busy(g->plan, i),
+                                 .as = plan_as(g->plan, i)};
+        plan_device_name(g->plan, i, out[i].name);
     }
     return n;
 }
 
-double engine_busy(const engine *g, int i) { return plan_busy(g->placed, i); }
+double engine_busy(const engine *g, int i) { return plan_busy(g->plan, i); }
 
 int engine_plan_json(const engine *g, const double *seconds, json *root, err *e)
 {
-    return plan_json(g->placed, seconds, root, e);
+    return plan_json(g->plan, seconds, root, e);
 }
 
-void engine_tell(const engine *g, json *to) { plan_tell(g->placed, to); }
+void engine_tell(const engine *g, json *to) { plan_tell(g->plan, to); }

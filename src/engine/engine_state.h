@@ -33,10 +33,10 @@ typedef struct turns {
 } turns;
 
 struct engine {
-    model *served;
+    model *model;
     void (*drop)(model *m);
     const program *prog;   /* the model's */
-    plan *placed;          /* the program on its devices */
+    plan *plan;            /* the program on its devices */
     struct leader *leader; /* of those on nodes; NULL: there are none */
     own_list told;         /* what it tells them of the model, kept over recoveries */
     token_trie *trie;      /* NULL: nobody has asked for it yet */
@@ -51,11 +51,11 @@ struct engine {
     kv_cache kv;
     step_ring steps;
     draft guesses;
-    double step_began;    /* clock_now of the first step under way, or when the one before was collected */
-    engine_options asked; /* with texts in `texts` */
+    double step_began;      /* clock_now of the first step under way, or when the one before was collected */
+    engine_options options; /* with texts in `texts` */
     arena texts;
     cache_options cache;
-    device_list devices;   /* `asked.devices`, with the alternatives in use */
+    device_list devices;   /* `options.devices`, with the alternatives in use */
     buf devices_text;      /* the list with these */
     device_list served_by; /* a copy of `devices`, when all were there last */
     struct {
@@ -82,7 +82,7 @@ struct engine {
     uint64_t preemptions;  /* engine_stats */
     uint64_t losses;       /* of nodes */
     turns turn;
-    step_time times;
+    step_time step_times;
 
     /* under the lock */
     pthread_mutex_t lock;
@@ -137,7 +137,7 @@ static inline bool session_is_suspect(const session *s) { return s->losses >= LO
 void recovery_go_on(engine *g);
 
 /* ---- peers.c */
-int peers_open(engine *g, err *e); /* the nodes that `asked.devices` names */
+int peers_open(engine *g, err *e); /* the nodes that `options.devices` names */
 void peers_greet(engine *g);       /* starts to ask spares whether they are there */
 void peers_close(engine *g);
 void peers_part(engine *g); /* their connections are about to be closed: keeps what was counted */
@@ -173,7 +173,7 @@ void slots_note(engine *g);
 /* ---- session_cache.c: on the engine thread */
 static inline disk_turn disk_turn_of(const engine *g)
 {
-    return (disk_turn){.on = g->placed, .idle = !steps_under_way(&g->steps), .step = g->fill};
+    return (disk_turn){.on = g->plan, .idle = !steps_under_way(&g->steps), .step = g->fill};
 }
 /* Takes slots, rope tables and pages of the encoder input. 0; ERR_BUSY: not now; another code: never. */
 int session_admit(engine *g, session *s, err *e);

@@ -37,8 +37,8 @@ static void name_token(const engine *g, const batch *b, int32_t k, int64_t befor
 
 int row_fault_error(const engine *g, const batch *b, int32_t k, int64_t before, err *e)
 {
-    const row_fault *faults = plan_faults(g->placed), *x = faults ? &faults[k] : NULL;
-    const char *reduce = plan_reduces(g->placed), *wire = plan_wire(g->placed);
+    const row_fault *faults = plan_faults(g->plan), *x = faults ? &faults[k] : NULL;
+    const char *reduce = plan_reduces(g->plan), *wire = plan_wire(g->plan);
     char layer[60], token[80], codec[80], rank[PLAN_DEVICE_NAME + 40];
     if (!x || x->how == ROW_GOOD) return OK;
     if (reduce && !strcmp(reduce, "f32")) reduce = NULL;
@@ -46,7 +46,7 @@ int row_fault_error(const engine *g, const batch *b, int32_t k, int64_t before, 
     name_token(g, b, k, before, x, token);
     snprintf(codec, sizeof codec, "%s%s%s%s%s", reduce ? "--reduce " : "", reduce ? reduce : "",
              reduce && wire ? " or " : "", wire ? "--wire " : "", wire ? wire : "");
-    name_rank(g->placed, x->rank, rank);
+    name_rank(g->plan, x->rank, rank);
     if (x->how == ROW_NOT_FINITE)
         return err_set(e, ERR_LIMIT, "the model computed no finite numbers for %s %s%s, before any %s", token, layer,
                        rank, codec);

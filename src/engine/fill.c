@@ -21,7 +21,7 @@ enum { WORTH = 8 };
  * these would become so small that they take as long as all at once. */
 static int step_sequences(const engine *g, int n)
 {
-    const int stages = plan_groups(g->placed), steps = g->steps.in_flight < stages ? g->steps.in_flight : stages;
+    const int stages = plan_groups(g->plan), steps = g->steps.in_flight < stages ? g->steps.in_flight : stages;
     int ready = 0, parts;
     if (g->step_sequences || steps < 2) return g->step_sequences ? g->step_sequences : INT32_MAX;
     for (int i = 0; i < n; i++) ready += g->ready[i]->n_ids - g->ready[i]->text.n_past == 1;
@@ -59,7 +59,7 @@ void schedule_guess(engine *g)
         if (!g->kv.slots.total || text_owns_slot(&s->text, s->text.slot_now))
             g->guesses.who[m++] = s; /* it may go back there */
     }
-    if (m) draft_guess(&g->guesses, &g->times, g->guesses.who, m, g->chunk / 2);
+    if (m) draft_guess(&g->guesses, &g->step_times, g->guesses.who, m, g->chunk / 2);
 }
 
 /* Adds at most `rows` rows, of which there are that many; undivided ones all or none. Returns their number. */
@@ -102,7 +102,7 @@ static double seconds_owed(const engine *g, int n)
     for (int i = 0; i < n; i++) {
         session *s = g->ready[i];
         if (s->added < newest + TOGETHER && is_brief(g, s))
-            sum += step_time_rows(&g->times, rest_of(s), s->text.n_sent);
+            sum += step_time_rows(&g->step_times, rest_of(s), s->text.n_sent);
     }
     if (!(sum > 0)) return 0;
     return (fewest <= LAST ? PAUSE : fmin((had + sum) / (double)(fewest - LAST), PAUSE)) - had;
@@ -111,7 +111,7 @@ static double seconds_owed(const engine *g, int n)
 /* Steps that devices can work on at once: each group on another, and on the next while its ranks exchange rows. */
 static int steps_at_once(const engine *g)
 {
-    const int most = plan_groups(g->placed) * plan_lanes(g->placed);
+    const int most = plan_groups(g->plan) * plan_lanes(g->plan);
     return g->steps.in_flight < most ? g->steps.in_flight : most;
 }
 
@@ -144,10 +144,10 @@ static space space_for_prompts(engine *g, const batch *b, int n, double owed)
 {
     enum { UNKNOWN = 32 };       /* rows, before times are known */
     const double UNSEEN = 0.010; /* seconds that nobody notices between two tokens */
-    const double share = g->asked.prefill_share > 0 ? g->asked.prefill_share : 0.6;
+    const double share = g->options.prefill_share > 0 ? g->options.prefill_share : 0.6;
     space left = {g->chunk - (b->st.n[AXIS_TOK] - b->st.n_seq), INFINITY}; /* guesses are rows of it */
     if (!b->st.n_seq) return (space){prompt_rows(g, n), INFINITY};
-    const double others = step_time_predict(&g->times, &b->st);
+    const double others = step_time_predict(&g->step_times, &b->st);
     if (others > 0) left.seconds = fmax(others * share / (1 - share), fmax(owed, UNSEEN));
     else if (left.rows > UNKNOWN) left.rows = UNKNOWN;
     return left;
@@ -161,13 +161,13 @@ static void add_prompt(engine *g, batch *to, session *s, space *left, double sec
     int64_t rows = rest_of(s);
     if (rows > left->rows && !whole) rows = left->rows;
     if (!whole && seconds < INFINITY) {
-        const int64_t fit = step_time_fit(&g->times, seconds, s->text.n_sent, rows);
+        const int64_t fit = step_time_fit(&g->step_times, seconds, s->text.n_sent, rows);
         rows = fit >= LEAST || fit >= rows ? fit : left->seconds > 0 && LEAST < rows ? LEAST : rows;
     }
     if (rows < 1 || rows > left->rows || (!whole && left->seconds <= 0)) return;
     const int64_t depth = s->text.n_sent;
     const int added = add_rows(g, to, s, rows, keep);
-    const double took = step_time_rows(&g->times, added, depth);
+    const double took = step_time_rows(&g->step_times, added, depth);
     left->rows -= added;
     left->seconds -= took;
     g->prompt_seconds += took;
@@ -221,7 +221,7 @@ void schedule_fill(engine *g, batch *to)
     const int n = list_ready(g), most = step_sequences(g, n);
     int apart = n; /* sessions that are not in the step yet */
     const double owed = seconds_owed(g, n);
-    const bool wait = owed > step_time_rows(&g->times, g->chunk, 0); /* more than a step holds */
+    const bool wait = owed > step_time_rows(&g->step_times, g->chunk, 0); /* more than a step holds */
     g->fill++;
     add_tokens(g, to, n, wait ? 0 : most, &apart);
     add_prompts(g, to, n, space_for_prompts(g, to, n, owed), &apart);

@@ -14,7 +14,7 @@
 /* Who adds what with whom, where that changes bits: groups, ranks and their shares. Which machine has them does not. */
 static void add_division(const engine *g, buf *out)
 {
-    const plan *l = g->placed;
+    const plan *l = g->plan;
     const char *reduce = plan_reduces(l), *wire = plan_wire(l);
     if (!reduce && !wire) return;
     static const struct {
@@ -34,7 +34,7 @@ static void add_division(const engine *g, buf *out)
 
 static int digest_arithmetic(const engine *g, fingerprint *out, err *e)
 {
-    const plan_options *asked = plan_asked(g->placed);
+    const plan_options *asked = plan_asked(g->plan);
     uint8_t digest[SHA256_BYTES];
     buf text = {0};
     buf_printf(&text, "arithmetic %d cache %s %s act %s\n", ARITHMETIC, dtype_info[g->cache.k_type].name,
@@ -54,7 +54,7 @@ static int hash_weights(engine *g, err *e)
 {
     char *cache = contents_cache_folder();
     contents *held = &g->harm.held;
-    const int rc = held->tensor ? OK : contents_hash(held, g->served->weights, cache, pool_default_threads(), e);
+    const int rc = held->tensor ? OK : contents_hash(held, g->model->weights, cache, pool_default_threads(), e);
     mem_free(cache);
     return rc;
 }
@@ -79,8 +79,7 @@ static int digest_model(engine *g, fingerprint *out, err *e)
 int engine_fingerprint(engine *g, fingerprint *out, err *e)
 {
     snprintf(out->kv, sizeof out->kv, "%s", dtype_info[g->kv_type].name);
-    out->exact = plan_asked(g->placed)->choices.exact == EXACT_ON &&
-                 (!g->guesses.from || g->guesses.rule == GUESS_SAME);
+    out->exact = plan_asked(g->plan)->choices.exact == EXACT_ON && (!g->guesses.from || g->guesses.rule == GUESS_SAME);
     int rc = digest_arithmetic(g, out, e);
     return rc ? rc : digest_model(g, out, e);
 }

@@ -84,8 +84,8 @@ static bool all_finite(const float *x, int32_t n)
 static void deliver_pooled(engine *g, session *s, int32_t at)
 {
     token_event ev = {.query_id = s->id, .token = -1, .finish = FINISH_STOP, .queue_seconds = s->waited};
-    if (g->info.n_pooled) ev.pooled = plan_result(g->placed, ENTRY_POOL) + (int64_t)at * g->info.n_pooled;
-    if (g->info.n_score) ev.scores = plan_result(g->placed, ENTRY_SCORES) + (int64_t)at * g->info.n_score;
+    if (g->info.n_pooled) ev.pooled = plan_result(g->plan, ENTRY_POOL) + (int64_t)at * g->info.n_pooled;
+    if (g->info.n_score) ev.scores = plan_result(g->plan, ENTRY_SCORES) + (int64_t)at * g->info.n_score;
     if (!all_finite(ev.pooled, g->info.n_pooled) || !all_finite(ev.scores, g->info.n_score)) {
         session_end_not_finite(g, s, "numbers");
         return;
@@ -108,8 +108,8 @@ static void fork_choices(engine *g, session *s, const float *logits, const best_
 /* Delivers the rows of sequence k from row *i of the results on. */
 static void deliver_rows(engine *g, const step *st, int32_t k, session *s, int64_t before, int32_t *i, uint64_t *made)
 {
-    const float *logits = plan_result(g->placed, ENTRY_HEAD);
-    const best_logit *best = plan_best(g->placed);
+    const float *logits = plan_result(g->plan, ENTRY_HEAD);
+    const best_logit *best = plan_best(g->plan);
     const int64_t n_ids = s->n_ids;
     bool holds = true; /* the guess that the row is of, and those before it */
     for (; *i < st->n[AXIS_OUT] && st->out[*i] < st->tok.seq_row[k + 1]; ++*i) {
@@ -197,7 +197,7 @@ static bool end_faulty(engine *g, const batch *b, int32_t k, int64_t before, int
 static void deliver(engine *g, const batch *b, engine_stats *did)
 {
     const step *st = &b->st;
-    draws_run(g->draw, &g->info, b, plan_result(g->placed, ENTRY_HEAD));
+    draws_run(g->draw, &g->info, b, plan_result(g->plan, ENTRY_HEAD));
     for (int32_t k = 0, i = 0, pooled = 0; k < st->n_seq; k++) {
         session *s = b->who[k];
         const int64_t before = s->text.n_past, to = before + st->tok.seq_row[k + 1] - st->tok.seq_row[k];
@@ -292,8 +292,8 @@ static bool send_step(engine *g)
     if (!steps_under_way(&g->steps)) g->step_began = clock_now();
     mem_guard("a step");
     schedule_fill(g, b);
-    b->st.expected = step_time_predict(&g->times, &b->st);
-    const bool sent = steps_send(&g->steps, &g->kv, g->placed);
+    b->st.expected = step_time_predict(&g->step_times, &b->st);
+    const bool sent = steps_send(&g->steps, &g->kv, g->plan);
     if (sent) kv_copied(&g->kv, b->copies, b->st.n_copy);
     for (int32_t i = 0; sent && i < b->st.n_seq; i++) text_sent(&g->kv, &b->who[i]->text);
     mem_unguard();
@@ -303,7 +303,7 @@ static bool send_step(engine *g)
 static void time_step(engine *g, const batch *b)
 {
     const double now = clock_now();
-    step_time_learn(&g->times, &b->st, now - g->step_began);
+    step_time_learn(&g->step_times, &b->st, now - g->step_began);
     g->step_began = now;
 }
 
@@ -352,7 +352,7 @@ int engine_infer(engine *g, bool *more, err *e)
     mem_guard("a step");
     bool any = steps_under_way(&g->steps) > 0;
     if (any) note_late(g, true);
-    const batch *b = any ? steps_collect(&g->steps, g->placed, &rc, &why) : NULL;
+    const batch *b = any ? steps_collect(&g->steps, g->plan, &rc, &why) : NULL;
     if (any) note_late(g, false);
     mem_unguard();
     if (b) time_step(g, b);

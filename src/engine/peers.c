@@ -138,9 +138,9 @@ static void *greet_spares(void *arg)
     engine *g = arg;
     peer_self self;
     err e = {0};
-    if (peer_self_open(&self, g->asked.key_file, &e)) return NULL; /* told by whoever opens the leader */
+    if (peer_self_open(&self, g->options.key_file, &e)) return NULL; /* told by whoever opens the leader */
     self.patience = 1;
-    self.me.inexact = g->asked.choices.exact == EXACT_OFF;
+    self.me.inexact = g->options.choices.exact == EXACT_OFF;
     pthread_mutex_lock(&g->lock);
     while (!g->greets.stop) {
         pthread_mutex_unlock(&g->lock);
@@ -156,7 +156,7 @@ static void *greet_spares(void *arg)
 void peers_greet(engine *g)
 {
     cond_open(&g->greets.woken);
-    if (g->asked.key_file && spares_exist(&g->devices))
+    if (g->options.key_file && spares_exist(&g->devices))
         g->greets.runs = pthread_create(&g->greets.thread, NULL, greet_spares, g) == 0;
 }
 

@@ -97,12 +97,12 @@ int query_check(const engine *g, const query *q, err *e)
 /* The model's own bad sequences behind those of the query; *memory: to be freed once they were copied. */
 static int add_bans(const engine *g, query *q, int32_t **memory, err *e)
 {
-    const int32_t n = q->n_bad, more = g->asked.n_bans;
+    const int32_t n = q->n_bad, more = g->options.n_bans;
     if (!more) return OK;
     *memory = n <= INT32_MAX - more ? mem_array((size_t)n + (size_t)more, sizeof **memory) : NULL;
     if (!*memory) return err_set(e, ERR_MEMORY, "out of memory for a query");
     if (n) memcpy(*memory, q->bad, (size_t)n * sizeof **memory);
-    memcpy(*memory + n, g->asked.bans, (size_t)more * sizeof **memory);
+    memcpy(*memory + n, g->options.bans, (size_t)more * sizeof **memory);
     q->bad = *memory;
     q->n_bad = n + more;
     return OK;
@@ -124,7 +124,7 @@ int engine_add_query(engine *g, const query *q, uint64_t *id, err *e)
     s->accept = g->guesses.rule;
     if (!rc && g->guesses.from == &draft_model) rc = draft_twin(g->guesses.self, s, q->constraint, e);
     pthread_mutex_lock(&g->lock);
-    const int64_t most = g->asked.max_queue ? g->asked.max_queue : QUEUE_MAX;
+    const int64_t most = g->options.max_queue ? g->options.max_queue : QUEUE_MAX;
     if (!rc && g->harm.is) rc = err_copy(e, &g->harm.why);
     if (!rc && g->stats.running + g->n_queued >= g->info.max_batch + most) /* those that find a place do not wait */
         rc = err_set(e, ERR_BUSY, "%" PRId64 " queries are waiting already", most);

@@ -86,16 +86,16 @@ static void begin(engine *g, const err *why, bool lost)
 bool recovery_begin(engine *g, const batch *failed)
 {
     err ignored = {0}, why;
-    if (!plan_is_lost(g->placed, &why)) return false;
+    if (!plan_is_lost(g->plan, &why)) return false;
     g->losses++;
     note_losses(g, failed);
     for (int rc; steps_under_way(&g->steps);) {
-        const batch *b = steps_collect(&g->steps, g->placed, &rc, &ignored);
+        const batch *b = steps_collect(&g->steps, g->plan, &rc, &ignored);
         note_losses(g, b);
         steps_lose_slots(&g->kv, b);
     }
     begin(g, &why, true);
-    log_line(LOG_WARN, "%s: texts wait up to %.0f s for it", why.msg, g->asked.peer_wait);
+    log_line(LOG_WARN, "%s: texts wait up to %.0f s for it", why.msg, g->options.peer_wait);
     return true;
 }
 
@@ -114,13 +114,13 @@ bool recovery_leaves(engine *g)
 /* When a query has waited long enough. */
 static double wait_end(const engine *g, const session *s)
 {
-    return (s->added > g->away.since ? s->added : g->away.since) + g->asked.peer_wait;
+    return (s->added > g->away.since ? s->added : g->away.since) + g->options.peer_wait;
 }
 
 /* Seconds until the first query has waited long enough. */
 static double least_wait(const engine *g)
 {
-    double end = clock_now() + g->asked.peer_wait;
+    double end = clock_now() + g->options.peer_wait;
     for (const session *s = g->waiting; s; s = s->next)
         if (wait_end(g, s) < end) end = wait_end(g, s);
     return end - clock_now();
@@ -129,14 +129,14 @@ static double least_wait(const engine *g)
 /* Ends queries that have waited long enough; all of them when waiting is of no use. */
 static void end_queries(engine *g, bool all)
 {
-    if (!g->away.vain && clock_now() - g->away.since >= g->asked.peer_wait) {
+    if (!g->away.vain && clock_now() - g->away.since >= g->options.peer_wait) {
         log_line(LOG_WARN, "%s: waited %.0f s in vain, new texts are refused until it is there again", g->away.why.msg,
-                 g->asked.peer_wait);
+                 g->options.peer_wait);
         set_why(g, &g->away.why, true);
     }
     const double now = clock_now();
     char text[ERR_MSG_MAX];
-    snprintf(text, sizeof text, "%.400s (waited %.0f s)", g->away.why.msg, g->asked.peer_wait);
+    snprintf(text, sizeof text, "%.400s (waited %.0f s)", g->away.why.msg, g->options.peer_wait);
     for (session *s = g->waiting, *next; s; s = next) {
         next = s->next;
         if (all || now >= wait_end(g, s)) session_finish(g, s, FINISH_ERROR, all ? g->away.why.msg : text);

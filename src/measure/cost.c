@@ -16,10 +16,10 @@ step_cost engine_cost_of(const engine *g, int64_t rows, int64_t outs, int64_t de
                      .enc = one,
                      .n_seq = 1};
     step_cost c = {0};
-    for (int k = 0; k < plan_segments(g->placed); k++) {
-        const program *p = plan_segment(g->placed, k)->p; /* NULL: of another process */
+    for (int k = 0; k < plan_segments(g->plan); k++) {
+        const program *p = plan_segment(g->plan, k)->p; /* NULL: of another process */
         if (p) step_cost_add(&c, p, 0, p->n_op, &st, g->kv_type, g->kv_type);
     }
-    c.weight_bytes = (double)plan_weight_bytes(g->placed, rows, NULL);
+    c.weight_bytes = (double)plan_weight_bytes(g->plan, rows, NULL);
     return c;
 }

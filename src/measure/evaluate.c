@@ -15,7 +15,7 @@ static bool send_chunk(engine *g, session *s, const tap *taps, int32_t n_tap)
     batch_add(b, s, (int)(text_take_pages(&g->kv, &s->text, s->text.n_sent + rows) - s->text.n_sent), 0);
     b->st.taps = taps;
     b->st.n_tap = n_tap;
-    return steps_send(&g->steps, &g->kv, g->placed);
+    return steps_send(&g->steps, &g->kv, g->plan);
 }
 
 /* Where rows see later ones, a step has the whole text, and is repeated until every row was wanted once. With taps only
@@ -32,7 +32,7 @@ static int run_chunks(engine *g, session *s, const tap *taps, int32_t n_tap, con
         while (!rc && send_chunk(g, s, taps, n_tap)) {}
         if (!s->in_flight) break;
         int failed;
-        const batch *b = steps_collect(&g->steps, g->placed, &failed, rc ? NULL : e);
+        const batch *b = steps_collect(&g->steps, g->plan, &failed, rc ? NULL : e);
         const int64_t n = b->st.n[AXIS_TOK];
         const bool all = values && !again; /* a tap of token rows shows those that are not wanted too */
         const int64_t first = all || s->want_from < s->text.n_past ? s->text.n_past : s->want_from;
@@ -40,7 +40,7 @@ static int run_chunks(engine *g, session *s, const tap *taps, int32_t n_tap, con
         if (!rc) rc = failed;
         if (!rc) rc = damage_check(g, e);
         if (!rc) rc = row_fault_error(g, b, 0, s->text.n_past, e);
-        const float *got = values ? values : plan_result(g->placed, ENTRY_HEAD);
+        const float *got = values ? values : plan_result(g->plan, ENTRY_HEAD);
         for (int64_t i = 0; i < rows && !rc; i++) rc = row_not_finite(first + i, width, got + i * width, e);
         if (!rc && rows) rc = on_rows(ctx, got, first, rows, e);
         text_advance(&g->kv, &s->text, n);
@@ -86,7 +86,7 @@ int engine_eval_query(engine *g, const query *q, int layer, rows_fn on_rows, voi
     float *tapped = NULL;
     if (layer < 0 && !g->prog->entries[ENTRY_HEAD].out)
         return err_set(e, ERR_USAGE, "this model has no head that gives logits (eval hidden gives its states)");
-    if (layer >= 0 && !plan_sees_taps(g->placed))
+    if (layer >= 0 && !plan_sees_taps(g->plan))
         return err_set(e, ERR_USAGE, "hidden states are shown by devices of this process: --devices without nodes");
     if (layer > g->info.n_layer) return err_set(e, ERR_USAGE, "layer %d of a model of %d", layer, g->info.n_layer);
     int rc = check_ids(g, q->ids, q->n_ids, e);

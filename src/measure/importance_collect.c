@@ -85,7 +85,7 @@ int importance_sum_open(importance_sum **out, engine *g, err *e)
     const program *p = g->prog;
     *out = NULL;
     if (g->info.n_enc_vocab) return err_set(e, ERR_USAGE, "importance is of models with one input");
-    if (plan_segments(g->placed) > plan_groups(g->placed))
+    if (plan_segments(g->plan) > plan_groups(g->plan))
         return err_set(e, ERR_USAGE,
                        "importance looks at whole rows: --devices may divide layers (';'), not heads ('&')");
     importance_sum *s = mem_zero(1, sizeof *s);
@@ -151,7 +151,7 @@ int importance_sum_write(const importance_sum *s, const char *path, err *e)
     size_t n = 0;
     gguf_names *names = NULL;
     importance_sums *m = mem_zero(p->n_op, sizeof *m);
-    int rc = m ? gguf_names_open(&names, s->g->served, e) : err_set(e, ERR_MEMORY, "out of memory");
+    int rc = m ? gguf_names_open(&names, s->g->model, e) : err_set(e, ERR_MEMORY, "out of memory");
     for (uint32_t i = 0; i < p->n_op && !rc; i++) {
         const op *o = &p->ops[i];
         const input *t = is_matmul(p, o) ? input_of(s, o) : NULL;
