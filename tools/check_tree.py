@@ -3,7 +3,8 @@
 
 Checks: the include rule (table RULE) and circles of includes, third-party headers in one file only, lengths of lines
 and files, branches and parameters of functions, one header per file, functions and members that nothing uses, members
-named like their type where C++ reads them, unique file names, names that C reserves, no machine paths, the fixed top level.
+named like their type where C++ reads them, unique file names, names that C reserves, no machine paths, the fixed top
+level.
 
 C is read by patterns, as clang-format leaves it: what begins at the left margin is a declaration. Branches are if, for,
 while, ?, &&, || and switch, which counts once however many cases it has. Uses are counted by name over the tree without
@@ -181,7 +182,8 @@ def check_uses(code, defined):
                 for name in pointer.groups() if pointer else MEMBER.findall(text):
                     if every[name] == 1:
                         fail(path, line + at, f"member {name} is used nowhere")
-                    if path.endswith(".h") and path.startswith(CPLUSPLUS) and name in types and re.match(rf"\s*(?:const )?{name}\b", text):
+                    own = name in types and re.match(rf"\s*(?:const )?{name}\b", text)
+                    if own and path.endswith(".h") and path.startswith(CPLUSPLUS):
                         fail(path, line + at, f"member {name} carries the name of its type")
 
 
