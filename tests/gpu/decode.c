@@ -386,8 +386,9 @@ static bool decode_plain(decoder *d)
 
 static void decode_line(decoder *d)
 {
-    static bool (*const others[])(decoder *) = {decode_flow,   decode_memory, decode_move,  decode_warp,
-                                                decode_matrix, decode_copy,   decode_atomic};
+    static bool (*const others[])(decoder *) = {decode_flow,     decode_memory, decode_move,
+                                                decode_warp,     decode_matrix, decode_mbarrier,
+                                                decode_products, decode_copy,   decode_atomic};
     d->n_temp = 0;
     split_name(d);
     if (decode_plain(d)) return;

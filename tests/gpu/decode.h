@@ -55,6 +55,8 @@ bool decode_memory(decoder *d);
 bool decode_move(decoder *d);
 bool decode_warp(decoder *d);
 bool decode_matrix(decoder *d);
+bool decode_mbarrier(decoder *d);
+bool decode_products(decoder *d);
 bool decode_copy(decoder *d);
 bool decode_atomic(decoder *d);
 

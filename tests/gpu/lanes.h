@@ -67,6 +67,7 @@ struct warp {
     const inst *now;
     group g[LANES];
     struct lane_copies *copies; /* cp.async under way; NULL before the first */
+    struct products *products;  /* wgmma under way, likewise */
 };
 
 static inline const uint32_t *row(const warp *w, int32_t r)

@@ -1,6 +1,8 @@
 /* machine.c - blocks of a launch and their turns. */
 #include "tests/gpu/machine.h"
+#include "tests/gpu/bulk.h"
 #include "tests/gpu/copies.h"
+#include "tests/gpu/products.h"
 #include "tests/gpu/race.h"
 #include "tests/gpu/warp.h"
 
@@ -171,6 +173,7 @@ static void block_free(block *b)
         free(b->warps[i].file);
         free(b->warps[i].local);
         copies_forget(&b->warps[i]);
+        products_forget(&b->warps[i]);
     }
     free(b->warps);
     free(b->shared);
@@ -224,6 +227,7 @@ static void begin_block(launch *l)
         w->spins = 0;
         w->now = NULL;
         copies_forget(w);
+        products_forget(w);
         w->g[0] = (group){.mask = w->live, .pc = l->p->entry[l->function]};
         fill_specials(w, b);
     }
@@ -286,6 +290,7 @@ bool launch_run(launch *l, int64_t budget)
         machine_warp_instructions += (uint64_t)n;
         l->idle += (uint64_t)n;
         if (!b->live) {
+            bulk_end(b);
             race_end_block(b);
             l->resident[i] = l->resident[--l->n_resident];
             block_keep(l->p, b);
@@ -301,6 +306,7 @@ bool launch_run(launch *l, int64_t budget)
 void launch_free(launch *l)
 {
     for (int i = 0; i < l->n_resident; i++) {
+        bulk_end(l->resident[i]);
         race_end_block(l->resident[i]);
         block_keep(l->p, l->resident[i]);
     }

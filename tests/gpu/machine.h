@@ -28,6 +28,7 @@ typedef struct block {
     uint64_t ran; /* instructions since it began */
     struct race_block *race;
     struct gpu_shadow *shadow; /* of shared */
+    struct bulk_copies *bulk;  /* under way; NULL before the first */
     barrier bar[BARRIERS];
 } block;
 

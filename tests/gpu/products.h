@@ -1,0 +1,6 @@
+/* products.h - wgmma under way. */
+#pragma once
+#include "tests/gpu/lanes.h"
+
+/* Forgets a warp's products that nobody has waited for. */
+void products_forget(warp *w);
