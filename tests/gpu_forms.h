@@ -11,10 +11,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FORM_TEXT = 24 << 10, FORM_THREADS = 1024, FORM_WORDS = 8, FORM_RESULTS = 4 };
+enum { FORM_TEXT = 48 << 10, FORM_THREADS = 1024, FORM_WORDS = 8, FORM_RESULTS = 4 };
 
 typedef struct form {
-    char name[64];
+    char name[96];
     char type[8]; /* of the results: f32, f64, f16, bf16, f16x2, bf16x2: any NaN equals any; else x */
     int n, block; /* results of a thread, threads of a block */
     char text[FORM_TEXT];
@@ -302,7 +302,7 @@ static inline void forms_of_products(form_list *y)
         const char *shape;
         int a, b, d;
     } shapes[] = {{"m16n8k32", 4, 2, 4}, {"m16n8k16", 2, 1, 4}, {"m8n8k16", 1, 1, 2}};
-    char name[64];
+    char name[96];
     for (int t = 0; t < 4; t++)
         for (int s = 0; s < 4; s++) { /* the first shape also with .satfinite */
             const int of = s < 2 ? 0 : s - 1;
@@ -346,7 +346,7 @@ static inline void form_fill(form_list *y)
 static inline void forms_of_shared(form_list *y)
 {
     static const char room[] = ".shared .align 128 .b8 room[4096];";
-    char name[64];
+    char name[96];
     for (int i = 0; i < 6; i++) {
         const int n = 1 << i / 2;
         snprintf(name, sizeof name, "ldmatrix.x%d%s", n, i & 1 ? ".trans" : "");

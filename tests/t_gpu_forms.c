@@ -1,9 +1,9 @@
 /* t_gpu_forms.c - the software GPU answers as a card does, instruction by instruction.
  *
  * tests/vectors/gpu_forms.txt has a hash of what an H200 (driver 580.159, which compiled the PTX) gave for each form of
- * gpu_forms.h; any NaN stands for any other. */
+ * gpu_forms.h and gpu_forms90.h; any NaN stands for any other. */
 #include "gpu_rig.h"
-#include "gpu_forms.h"
+#include "gpu_forms90.h"
 
 enum { ROOM = 64 << 10 };
 static char said[ROOM];
@@ -44,7 +44,7 @@ static void judge(const form *f, void *user)
             (unsigned long long)got, bad);
 }
 
-static int forms_case(void)
+static int judge_all(void (*forms)(form_fn *, void *))
 {
     CUdeviceptr memory[2];
     expected = gpu_text("tests/vectors/gpu_forms.txt");
@@ -52,16 +52,21 @@ static int forms_case(void)
     form_operands(words);
     WANT(!gpu.cuMemAlloc_v2(&memory[0], sizeof words) && !gpu.cuMemAlloc_v2(&memory[1], sizeof results));
     WANT(!gpu.cuMemcpyHtoD_v2(memory[0], words, sizeof words));
-    forms_of_ampere(judge, memory);
+    forms(judge, memory);
     fprintf(stderr, "%d forms, %d wrong\n", n_judged, n_wrong);
     return n_wrong;
 }
 
+static int ampere_case(void) { return judge_all(forms_of_ampere); }
+static int hopper_case(void) { return judge_all(forms_of_hopper); }
+
 static void every_form_has_the_bits_of_a_card(void **state)
 {
     (void)state;
-    gpu_case(forms_case, "", said, ROOM);
+    gpu_case(ampere_case, "", said, ROOM);
     assert_string_equal(said, "443 forms, 0 wrong\n");
+    gpu_case(hopper_case, "SOFT_GPU_CAPABILITY=9.0", said, ROOM);
+    assert_string_equal(said, "96 forms, 0 wrong\n");
 }
 
 int main(void)

@@ -17,7 +17,7 @@
 enum { ROWS = 16, COLUMNS_MOST = 256, DEPTH_MOST = 32 };
 
 /* What is fixed of an instruction: x points to n / 2 sums behind these. */
-enum { X_COLUMNS, X_TYPE_A, X_TYPE_B, X_NEGATE_A, X_NEGATE_B, X_TRANSPOSE_A, X_TRANSPOSE_B, X_SUMS };
+enum { X_COLUMNS, X_TYPE_A, X_TYPE_B, X_NEGATE_A, X_NEGATE_B, X_TRANSPOSE_B, X_SUMS };
 
 typedef struct product {
     const inst *in;
@@ -64,6 +64,11 @@ static uint64_t place(uint64_t descriptor, int r, int along)
 static void fetch(warp *w, uint64_t descriptor, int first, int rows, int depth, int type, bool transposed, double *to)
 {
     const int size = type < FRAGMENT_F16 ? 1 : 2;
+    if (descriptor >> 49 & 7 || (transposed && (descriptor >> 62 != 1 || rows > 64))) {
+        machine_fault(w, 0, FAULT_LAUNCH, "a matrix %#llx in a layout that is not known",
+                      (unsigned long long)descriptor);
+        return;
+    }
     for (int r = 0; r < rows; r++)
         for (int k = 0; k < depth; k++) {
             const uint64_t at = transposed ? place(descriptor, k, (first + r) * size)
@@ -89,7 +94,7 @@ static void carry_out(warp *w, const product *p)
     double *a = calloc((ROWS + COLUMNS_MOST) * DEPTH_MOST, sizeof *a), *b = a + ROWS * DEPTH_MOST;
     if (!a) abort();
     w->now = in;
-    fetch(w, p->a, w->index % 4 * ROWS, ROWS, depth, type_a, x[X_TRANSPOSE_A], a);
+    fetch(w, p->a, w->index % 4 * ROWS, ROWS, depth, type_a, false, a);
     if (!w->block->of->fault) fetch(w, p->b, 0, n, depth, type_b, x[X_TRANSPOSE_B], b);
     if (x[X_NEGATE_A]) negate(a, ROWS);
     if (x[X_NEGATE_B]) negate(b, n);
@@ -194,7 +199,7 @@ static bool decode_multiply(decoder *d)
     if (!whole) {
         x[X_NEGATE_A] = decode_number(d, &o[4]) < 0;
         x[X_NEGATE_B] = decode_number(d, &o[5]) < 0;
-        x[X_TRANSPOSE_A] = decode_number(d, &o[6]) != 0;
+        if (decode_number(d, &o[6])) decode_stop(d, "A transposed is not known");
         x[X_TRANSPOSE_B] = decode_number(d, &o[7]) != 0;
     }
     const int32_t a = decode_source(d, &o[1], 'd'), b = decode_source(d, &o[2], 'd');
