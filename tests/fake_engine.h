@@ -10,7 +10,7 @@
 #include "base/utf8.h"
 #include "engine/engine.h"
 #include "engine/fingerprint.h"
-#include "measure/auto_devices.h"
+#include "measure/auto_open.h"
 
 #include <math.h>
 #include <pthread.h>

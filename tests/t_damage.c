@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "engine/engine_state.h"
+#include "measure/auto_open.h"
 #include "measure/evaluate.h"
 #include "engine/fingerprint.h"
 #include "node_rig.h"
@@ -377,7 +378,7 @@ static void test_draft(void **unused)
     fingerprint f;
     setup_model();
     const engine_options o = {.model = model_source, .draft = dir, .threads = 1, .ctx = CTX};
-    assert_ok(engine_open(&g, &o, &e), &e);
+    assert_ok(auto_open(&g, &o, &e), &e);
     assert_ok(engine_fingerprint(g, &f, &e), &e);
     answer_one(g, 0, &want);
     cut_half();

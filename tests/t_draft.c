@@ -2,6 +2,7 @@
  * with guesses of which some hold and some do not, on one device and several, with steps under way at once. Log-
  * probabilities are the same, pages are given back, fewer steps are taken. And what draft_ngram finds. */
 #include "engine/engine_state.h"
+#include "measure/auto_open.h"
 #include "test.h"
 
 #include "base/rng.h"
@@ -105,7 +106,7 @@ static void guess_known(void *self, session **who, int n)
         for (int i = 0; i < QUERIES; i++) {
             const int64_t at = who[j]->n_ids - PROMPT;
             if (at < 0 || memcmp(who[j]->ids, alone[i].prompt, sizeof alone[i].prompt)) continue;
-            for (int k = 0; k < who[j]->n_draft; k++) {
+            for (int k = 0; k < who[j]->draft.n; k++) {
                 const int32_t id = at + k < alone[i].n ? alone[i].ids[at + k] : 3;
                 who[j]->ids[PROMPT + at + k] = rng_mix((uint64_t)(at * 31 + k * 7 + i)) % 4 ? id : (id + 1) % 8;
             }
@@ -125,7 +126,7 @@ static engine *engine_made(const char *path, const char *devices, int in_flight,
                               .chunk = 40,
                               .threads = 1,
                               .max_batch = QUERIES};
-    assert_ok(engine_open(&g, &o, &e), &e);
+    assert_ok(auto_open(&g, &o, &e), &e);
     return g;
 }
 
@@ -156,9 +157,9 @@ static void compare_all(engine *g, int least, int most)
 
 static void check(const char *path, const char *devices, int in_flight)
 {
-    static const draft_source known = {"known", guess_known, NULL};
+    static const draft_kind known = {.name = "known", .guess = guess_known};
     engine *g = engine_made(path, devices, in_flight, NULL);
-    g->guesses.from = &known;
+    g->guesses.kind = &known;
     compare_all(g, 30, 95);
 }
 
@@ -198,7 +199,7 @@ static void expect_refusal(const char *path, const char *guesser, const char *me
 {
     engine *g;
     err e = {0};
-    assert_int_equal(engine_open(&g, &(engine_options){.model = path, .draft = guesser, .threads = 1}, &e), ERR_USAGE);
+    assert_int_equal(auto_open(&g, &(engine_options){.model = path, .draft = guesser, .threads = 1}, &e), ERR_USAGE);
     assert_null(g);
     if (!strstr(e.msg, message)) fail_msg("\"%s\" does not say \"%s\"", e.msg, message);
 }
@@ -226,10 +227,10 @@ static void same_texts(void **unused)
 static void check_ngram(const int32_t *ids, int n_ids, const int32_t *want, int n)
 {
     int32_t room[32];
-    session s = {.ids = room, .n_ids = n_ids, .n_draft = 4}, *one = &s;
+    session s = {.ids = room, .n_ids = n_ids, .draft.n = 4}, *one = &s;
     memcpy(room, ids, (size_t)n_ids * sizeof *ids);
     draft_ngram.guess(NULL, &one, 1);
-    assert_int_equal(s.n_draft, n);
+    assert_int_equal(s.draft.n, n);
     assert_memory_equal(room + n_ids, want ? want : room, (size_t)n * sizeof *want);
 }
 
@@ -266,7 +267,7 @@ static int guesses_made(draft *d, const step_time *t, session **who, double each
     for (int i = 0; i < 200; i++) {
         d->each = each;
         draft_guess(d, t, who, 1, 8);
-        made += who[0]->n_draft;
+        made += who[0]->draft.n;
     }
     return made;
 }
@@ -275,33 +276,33 @@ static void guesses_follow_what_held(void **unused)
 {
     (void)unused;
     static int32_t ids[4096];
-    static const draft_source anything = {"anything", guess_anything, NULL};
+    static const draft_kind anything = {.name = "anything", .guess = guess_anything};
     session s = {.ids = ids, .n_ids = 100, .n_prompt = 50, .room = 4000}, *who[9] = {&s};
-    draft d = {.from = &anything, .who = who, .most = 8};
+    draft d = {.kind = &anything, .who = who, .most = 8};
     step_time t = {.n = 0};
     int made = 0;
     for (int rows = 1; rows < 9; rows++) learn(&t, rows, 1 + 0.02 * rows); /* a row costs 2 % */
     for (int i = 0; i < 200; i++) {
         draft_guess(&d, &t, who, 1, 8);
-        assert_true(s.n_draft <= 8);
-        made += i >= 100 ? s.n_draft : 0;
+        assert_true(s.draft.n <= 8);
+        made += i >= 100 ? s.draft.n : 0;
         draft_learn(&s, 0);
     }
     assert_in_range(made, 1, 20);
     for (int i = 0; i < 400; i++) {
         draft_guess(&d, &t, who, 1, 8);
-        draft_learn(&s, s.n_draft);
+        draft_learn(&s, s.draft.n);
     }
     draft_guess(&d, &t, who, 1, 8);
-    assert_int_equal(s.n_draft, 8);
+    assert_int_equal(s.draft.n, 8);
     draft_guess(&d, &t, who, 1, 3); /* of a chunk no more are left */
-    assert_int_equal(s.n_draft, 3);
+    assert_int_equal(s.draft.n, 3);
     assert_in_range(guesses_made(&d, &t, who, 1), 8, 200); /* as long as a step: some try whether it still is so */
     for (int rows = 1; rows < 200; rows++) learn(&t, 1 + rows % 9, rows % 9 + 1); /* a row costs all */
     assert_in_range(guesses_made(&d, &t, who, 0), 0, 100);
     s.room = 52; /* two tokens are left, one of them comes without a guess */
     draft_guess(&d, &t, who, 1, 8);
-    assert_true(s.n_draft <= 1);
+    assert_true(s.draft.n <= 1);
 }
 
 int main(void)

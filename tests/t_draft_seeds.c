@@ -84,7 +84,8 @@ static void run_all(engine *g, bool hopes)
     err e = {0};
     int steps = 0;
     for (bool more = true; more; steps++) {
-        for (session *s = g->running; s; s = s->next) s->holds = 0.99f, s->drafted = true, s->wait_draft = 0;
+        for (session *s = g->running; s; s = s->next)
+            s->draft.acceptance = 0.99f, s->draft.known = true, s->draft.backoff_left = 0;
         if (hopes) g->used_room = 0;
         assert_ok(engine_infer(g, &more, &e), &e);
         assert_true(steps < 50000);
@@ -176,7 +177,7 @@ static engine *open_way(int kind, int w, int from)
     engine *g = open_engine(kind, &o, false);
     if (from >= TWO_LAYERS) {
         const engine_options small = {.max_batch = ways[w].batch, .ctx = CTX, .threads = 1};
-        g->guesses.from = &draft_model;
+        g->guesses.kind = &draft_model;
         g->guesses.self = open_engine(kind, &small, from == TWO_LAYERS);
         if (ways[w].few_pages) cut_pages(g->guesses.self);
     }

@@ -15,7 +15,7 @@
 #include "base/rng.h"
 #include "cpu/cpu.h"
 #include "cpu/cpu_probe.h"
-#include "measure/auto_devices.h"
+#include "measure/auto_open.h"
 #include "measure/busy.h"
 #include "measure/cost.h"
 #include "measure/embedding.h"

@@ -1,6 +1,6 @@
 /* cmd_embed.c - `inferflow embed`: texts to vectors, one a line. All lines are read and tokenized, then go through
  * the engine in blocks: long texts first, many in a step, printed in the order they came in. */
-#include "measure/auto_devices.h"
+#include "measure/auto_open.h"
 #include "measure/evaluate.h"
 #include "app/app.h"
 #include "app/embed_flags.h"

@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "engine/decoder_prompt.h"
-#include "measure/auto_devices.h"
+#include "measure/auto_open.h"
 #include "measure/divergence.h"
 #include "measure/evaluate.h"
 #include "measure/importance_collect.h"

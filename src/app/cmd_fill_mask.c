@@ -2,7 +2,7 @@
 #include "app/app.h"
 #include "app/tokenizer_choice.h"
 #include "base/mem.h"
-#include "measure/auto_devices.h"
+#include "measure/auto_open.h"
 #include "measure/evaluate.h"
 
 #include <math.h>

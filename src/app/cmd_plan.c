@@ -4,7 +4,7 @@
 #include "app/plan_links.h"
 #include "base/mem.h"
 #include "core/arithmetic.h"
-#include "measure/auto_devices.h"
+#include "measure/auto_open.h"
 #include "measure/forecast.h"
 #include "plan/devices.h"
 

@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "engine/receipt.h"
-#include "measure/auto_devices.h"
+#include "measure/auto_open.h"
 #include "measure/replay.h"
 
 #include <inttypes.h>

@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "measure/auto_devices.h"
+#include "measure/auto_open.h"
 #include "measure/busy.h"
 #include "engine/decoder_prompt.h"
 #include "serve/stop_text.h"

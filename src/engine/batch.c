@@ -105,7 +105,7 @@ int batch_add(batch *b, session *s, int rows, int keep)
     step *st = &b->st;
     int32_t at = st->n[AXIS_TOK], n = 0;
     if (!s->encoded && (int64_t)s->q.n_enc > b->enc_max - st->n[AXIS_ENC]) return 0;
-    while (n < rows && at + n < b->rows_max && s->text.n_sent + n < s->n_ids + s->n_draft) {
+    while (n < rows && at + n < b->rows_max && s->text.n_sent + n < s->n_ids + s->draft.n) {
         int64_t pos = s->text.n_sent + n;
         if (wanted(s, pos)) {
             if (st->n[AXIS_OUT] >= b->out_max - (pos == s->n_ids - 1 ? 0 : keep)) break;

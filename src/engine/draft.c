@@ -1,5 +1,5 @@
 /* draft.c - see draft.h. */
-#include "engine/draft_model.h"
+#include "engine/draft.h"
 #include "engine/engine_state.h"
 
 #include "base/clock.h"
@@ -27,17 +27,13 @@ int draft_open(draft *d, engine *g, err *e)
                                                             : GUESS_POOL};
     d->who = mem_array((size_t)g->most, sizeof *d->who);
     if (!d->who) return err_set(e, ERR_MEMORY, "out of memory for guesses");
-    if (text && !strcmp(text, draft_ngram.name)) d->from = &draft_ngram;
-    if (!text || d->from) return OK;
-    engine *small;
-    int rc = draft_model_open(&small, g, e);
-    if (!rc) d->from = &draft_model, d->self = small;
-    return rc;
+    if (text && !strcmp(text, draft_ngram.name)) d->kind = &draft_ngram;
+    return OK;
 }
 
 void draft_close(draft *d)
 {
-    if (d->from && d->from->close) d->from->close(d->self);
+    if (d->kind && d->kind->close) d->kind->close(d->self);
     mem_free(d->who);
     *d = (draft){0};
 }
@@ -50,22 +46,23 @@ static int count_worth(const draft *d, const step_time *t, session *s, int rows,
     const double share = !(all > 0)                ? ROW_COST / (1 + ROW_COST * rows)
                          : row / all > LEAST_SHARE ? row / all
                                                    : LEAST_SHARE;
-    const double worth = rows * share, hold = s->drafted ? s->holds : HOPE; /* a row is to give as many as others do */
+    const double worth = rows * share,
+                 hold = s->draft.known ? s->draft.acceptance : HOPE; /* a row is to give as many as others do */
     int n = 0;
-    if (s->wait_draft > 0) {
-        s->wait_draft--;
+    if (s->draft.backoff_left > 0) {
+        s->draft.backoff_left--;
         return 0;
     }
     if (most > d->most) most = d->most;
     if (most > room) most = (int)room;
     for (double p = hold; n < most && p >= worth; p *= hold) n++;
-    if (n) s->patience = s->tries = 0;
+    if (n) s->draft.backoff = s->draft.probes_left = 0;
     if (n || most < 1) return n;
-    if (!s->tries) { /* things may change */
-        s->patience = !s->patience ? WAIT_MIN : s->patience < WAIT_MAX ? 2 * s->patience : WAIT_MAX;
-        s->tries = TRIES;
+    if (!s->draft.probes_left) { /* things may change */
+        s->draft.backoff = !s->draft.backoff ? WAIT_MIN : s->draft.backoff < WAIT_MAX ? 2 * s->draft.backoff : WAIT_MAX;
+        s->draft.probes_left = TRIES;
     }
-    if (--s->tries == 0) s->wait_draft = s->patience;
+    if (--s->draft.probes_left == 0) s->draft.backoff_left = s->draft.backoff;
     double p = hold * hold; /* many rows tell more of their cost than two, but guesses that fail tell nothing */
     for (n = 1; n < most && p >= 0.5; p *= hold) n++;
     return n;
@@ -76,24 +73,24 @@ void draft_guess(draft *d, const step_time *t, session **who, int n, int64_t roo
     int m = 0, most = 0;
     for (int i = 0; i < n; i++) {
         session *s = who[i];
-        s->n_draft = count_worth(d, t, s, n, room < DRAFT_MAX ? (int)room : DRAFT_MAX);
-        room -= s->n_draft;
-        if (s->n_draft > most) most = s->n_draft;
-        if (s->n_draft) who[m++] = s;
+        s->draft.n = count_worth(d, t, s, n, room < DRAFT_MAX ? (int)room : DRAFT_MAX);
+        room -= s->draft.n;
+        if (s->draft.n > most) most = s->draft.n;
+        if (s->draft.n) who[m++] = s;
     }
     if (!m) return;
     const double began = clock_now();
-    d->from->guess(d->self, who, m);
+    d->kind->guess(d->self, who, m);
     const double each = (clock_now() - began) / most;
     d->each += d->each > 0 ? LEARN * (each - d->each) : each;
 }
 
 void draft_learn(session *s, int held)
 {
-    for (int i = 0; i < s->n_draft && i <= held; i++) { /* those after the first that failed say nothing */
-        s->holds = s->drafted ? s->holds : HOPE;
-        s->holds += LEARN * ((i < held ? 0.98f : 0) - s->holds);
-        s->drafted = true;
+    for (int i = 0; i < s->draft.n && i <= held; i++) { /* those after the first that failed say nothing */
+        s->draft.acceptance = s->draft.known ? s->draft.acceptance : HOPE;
+        s->draft.acceptance += LEARN * ((i < held ? 0.98f : 0) - s->draft.acceptance);
+        s->draft.known = true;
     }
-    s->n_draft = 0;
+    s->draft.n = 0;
 }

@@ -12,18 +12,21 @@
 
 struct engine;
 
-/* Where guesses come from. */
-typedef struct draft_source {
+/* A way to guess. Members after `guess` are NULL where there is nothing to do. */
+typedef struct draft_kind {
     const char *name;
-    /* For n sessions, each with s->n_draft, how many it wants: writes guesses after its ids, and n_draft, how many. */
+    /* For n sessions, each with s->draft.n, how many it wants: writes guesses after its ids, and how many. */
     void (*guess)(void *self, session **who, int n);
-    void (*close)(void *self); /* NULL: there is nothing to close */
-} draft_source;
+    int (*add)(void *self, session *s, grammar *form, err *e); /* one of a new query, with its grammar; any thread */
+    void (*drop)(void *self, session *s);                      /* it has ended: what is in a cache for it */
+    int (*hash)(void *self, err *e);                           /* engine_hash_weights of what guesses */
+    void (*close)(void *self);
+} draft_kind;
 
-extern const draft_source draft_ngram;
+extern const draft_kind draft_ngram;
 
 typedef struct draft {
-    const draft_source *from; /* NULL: nothing is guessed */
+    const draft_kind *kind; /* NULL: nothing is guessed */
     void *self;
     session **who; /* [engine.most] for draft_guess */
     int most;      /* guesses of a sequence in a step */
@@ -31,12 +34,12 @@ typedef struct draft {
     double each; /* seconds of one guess, for all sessions together */
 } draft;
 
-/* As g's options say; the engine g is open. ERR_USAGE: another vocabulary than g's; errors of opening a model. */
+/* As g's options say; but a model that guesses is opened by the caller, for an engine that is open (draft_model.h). */
 int draft_open(draft *d, struct engine *g, err *e);
-void draft_close(draft *d); /* no session has a twin any more */
+void draft_close(draft *d); /* no session has a model_session any more */
 
 /* ---- on the engine thread */
-/* Guesses for those of n sessions, each with one token left, for which they are worth their time: sets s->n_draft. All
+/* Guesses for those of n sessions, each with one token left, for which they are worth their time: sets s->draft.n. All
  * together at most `room`. t: what steps took. */
 void draft_guess(draft *d, const step_time *t, session **who, int n, int64_t room);
 /* What came of the guesses of a step: `held` of them. */

@@ -1,6 +1,7 @@
 /* draft_model.c - see draft_model.h. */
 #include "engine/draft_model.h"
 #include "engine/engine_state.h"
+#include "engine/fingerprint.h"
 
 #include "base/mem.h"
 #include "text/tokenizer_equal.h"
@@ -14,9 +15,10 @@ static bool same_vocabulary(const engine *a, const engine *b)
     return a->tok && b->tok && tokenizer_equal(a->tok, b->tok, true);
 }
 
-int draft_model_open(engine **out, const engine *g, err *e)
+int draft_model_open(engine *g, err *e)
 {
     const engine_options *o = &g->options;
+    if (!o->draft || g->guesses.kind) return OK;
     const engine_options small = {.model = o->draft,
                                   .act = o->act,
                                   .choices.exact = o->choices.exact,
@@ -25,24 +27,29 @@ int draft_model_open(engine **out, const engine *g, err *e)
                                   .verify = o->verify,
                                   .ctx = g->info.ctx,
                                   .max_batch = o->max_batch};
-    int rc = engine_open(out, &small, e);
+    engine *d;
+    int rc = engine_open(&d, &small, e);
     if (rc) return err_wrap(e, "--draft %s", o->draft);
-    const engine *d = *out;
     const char *wrong = NULL;
     if (!d->info.generates || d->info.n_enc_vocab || g->info.n_enc_vocab)
         wrong = "only decoders can guess, for decoders";
     else if (d->kv.slots.total) wrong = "a model with recurrent states cannot guess: it does not go back";
     else if (!same_vocabulary(d, g)) wrong = "its vocabulary is another one";
     else if (d->info.n_vocab > g->info.n_vocab) wrong = "it has logits for more tokens than the model";
-    if (!wrong) return OK;
-    rc = err_set(e, ERR_USAGE, "--draft %s: %s", o->draft, wrong);
-    engine_close(*out);
-    *out = NULL;
-    return rc;
+    if (wrong) {
+        rc = err_set(e, ERR_USAGE, "--draft %s: %s", o->draft, wrong);
+        engine_close(d);
+        return rc;
+    }
+    g->guesses.kind = &draft_model;
+    g->guesses.self = d;
+    return OK;
 }
 
-int draft_twin(engine *small, session *s, grammar *form, err *e)
+/* None where the text does not fit the small context. */
+static int add(void *self, session *s, grammar *form, err *e)
 {
+    engine *small = self;
     query q = s->q;
     if (q.pooled || s->beams || (int64_t)q.n_ids >= small->info.ctx) return OK;
     q.n_logprobs = -1;
@@ -51,40 +58,44 @@ int draft_twin(engine *small, session *s, grammar *form, err *e)
     q.max_tokens = s->room;
     q.apart = true;
     q.constraint = form;
-    int rc = session_new(&s->twin, &q, small->prog, small->info.ctx, e);
+    session *t;
+    int rc = session_new(&t, &q, small->prog, small->info.ctx, e);
     if (rc) return rc;
-    s->twin->greedy = s->greedy;
-    if (s->accept != GUESS_EXACT || s->greedy) return OK;
-    s->chances = s->twin->chances = mem_array(DRAFT_MAX, sizeof *s->chances);
-    return s->chances ? OK : err_set(e, ERR_MEMORY, "out of memory for guesses");
+    s->draft.model_session = t;
+    t->greedy = s->greedy;
+    if (s->draft.rule != GUESS_EXACT || s->greedy) return OK;
+    s->draft.chances = t->draft.chances = mem_array(DRAFT_MAX, sizeof *t->draft.chances);
+    return t->draft.chances ? OK : err_set(e, ERR_MEMORY, "out of memory for guesses");
 }
 
-void draft_twin_drop(engine *small, session *s)
+static void drop(void *self, session *s)
 {
-    if (s->twin) session_drop_cache(small, s->twin);
+    if (s->draft.model_session) session_drop_cache(self, s->draft.model_session);
 }
 
-/* The twin gets the session's text; what it has read of another one counts no more. False: it cannot guess now. */
+/* The model_session gets the session's text; what it has read of another one counts no more. False: it cannot guess
+ * now. */
 static bool follow(engine *g, session *s)
 {
-    session *t = s->twin;
-    if (!t || s->n_ids + s->n_draft > t->n_prompt + t->room) return false;
+    session *t = s->draft.model_session;
+    if (!t || s->n_ids + s->draft.n > t->n_prompt + t->room) return false;
     if (!t->admitted && session_admit(g, t, &(err){0})) return false;
-    int64_t same = t->agreed < t->text.n_past ? t->agreed : t->text.n_past;
+    int64_t same = t->draft.agreed < t->text.n_past ? t->draft.agreed : t->text.n_past;
     while (same < t->text.n_past && same < s->n_ids && t->ids[same] == s->ids[same]) same++;
     for (int64_t i = same; i < s->n_ids; i++)
         if (s->ids[i] >= g->info.n_vocab) return false;
     memcpy(t->ids + same, s->ids + same, (size_t)(s->n_ids - same) * sizeof *t->ids);
     t->text.n_past = t->text.n_sent = same < s->n_ids ? same : s->n_ids - 1;
-    const int64_t known = t->agreed > s->n_prompt ? t->agreed - s->n_prompt : 0; /* the state after the last is new */
+    const int64_t known = t->draft.agreed > s->n_prompt ? t->draft.agreed - s->n_prompt
+                                                        : 0; /* the state after the last is new */
     if (t->states)
         memcpy(t->states + known, s->states + known, (size_t)(s->n_ids - s->n_prompt - known + 1) * sizeof *s->states);
-    t->n_ids = t->agreed = s->n_ids;
+    t->n_ids = t->draft.agreed = s->n_ids;
     text_leave_windows(&g->kv, &t->text);
     return true;
 }
 
-/* Adds what the twin has not read yet, at most a chunk. */
+/* Adds what a model_session has not read yet, at most a chunk. */
 static void add_rows(engine *g, batch *b, session *t, int64_t *left)
 {
     const int64_t rest = t->n_ids - t->text.n_sent, rows = rest < *left ? rest : *left;
@@ -92,7 +103,7 @@ static void add_rows(engine *g, batch *b, session *t, int64_t *left)
     if (fit > 0) *left -= batch_add(b, t, (int)fit, 0);
 }
 
-/* Takes what a step has drawn; a twin that has read all of its text makes a guess. */
+/* Takes what a step has drawn; one that has read all of its text makes a guess. */
 static void take_guesses(engine *g, const batch *b)
 {
     const best_logit *best = plan_best(g->plan);
@@ -113,8 +124,8 @@ static bool guess_once(engine *g, session **who, int n)
     int64_t left = g->chunk;
     int rc;
     for (int i = 0; i < n; i++) {
-        session *s = who[i], *t = s->twin;
-        if (s->n_draft && t->n_ids > t->text.n_sent && t->n_ids - s->n_ids < s->n_draft) add_rows(g, b, t, &left);
+        session *s = who[i], *t = s->draft.model_session;
+        if (s->draft.n && t->n_ids > t->text.n_sent && t->n_ids - s->n_ids < s->draft.n) add_rows(g, b, t, &left);
     }
     if (!steps_send(&g->steps, &g->kv, g->plan)) return false;
     err why = {0};
@@ -131,18 +142,22 @@ static void guess(void *self, session **who, int n)
     int most = 0;
     if (g->harm.is) damage_go_on(g);
     for (int i = 0; i < n; i++) {
-        if (g->harm.is || !follow(g, who[i])) who[i]->n_draft = 0;
-        if (who[i]->n_draft > most) most = who[i]->n_draft;
+        if (g->harm.is || !follow(g, who[i])) who[i]->draft.n = 0;
+        if (who[i]->draft.n > most) most = who[i]->draft.n;
     }
     for (int k = 0; k < most && guess_once(g, who, n); k++) {} /* where there is much to read, the guesses come later */
     for (int i = 0; i < n; i++) {
         session *s = who[i];
-        const int made = s->n_draft ? (int)(s->twin->n_ids - s->n_ids) : 0;
-        memcpy(s->ids + s->n_ids, made ? s->twin->ids + s->n_ids : s->ids, (size_t)made * sizeof *s->ids);
-        s->n_draft = made;
+        const int made = s->draft.n ? (int)(s->draft.model_session->n_ids - s->n_ids) : 0;
+        memcpy(s->ids + s->n_ids, made ? s->draft.model_session->ids + s->n_ids : s->ids,
+               (size_t)made * sizeof *s->ids);
+        s->draft.n = made;
     }
 }
 
+static int hash(void *self, err *e) { return engine_hash_weights(self, e); }
+
 static void close_small(void *self) { engine_close(self); }
 
-const draft_source draft_model = {"model", guess, close_small};
+const draft_kind draft_model = {
+    .name = "model", .guess = guess, .add = add, .drop = drop, .hash = hash, .close = close_small};

@@ -23,8 +23,8 @@ static void guess_one(session *s)
         const int same = same_before(ids, s->n_ids, i);
         if (same > longest) longest = same, after = i;
     }
-    if (!after) s->n_draft = 0;
-    for (int k = 0; k < s->n_draft; k++) to[k] = ids[after + k]; /* guesses too, where the text is a loop */
+    if (!after) s->draft.n = 0;
+    for (int k = 0; k < s->draft.n; k++) to[k] = ids[after + k]; /* guesses too, where the text is a loop */
 }
 
 static void guess(void *self, session **who, int n)
@@ -33,4 +33,4 @@ static void guess(void *self, session **who, int n)
     for (int i = 0; i < n; i++) guess_one(who[i]);
 }
 
-const draft_source draft_ngram = {"ngram", guess, NULL};
+const draft_kind draft_ngram = {.name = "ngram", .guess = guess};

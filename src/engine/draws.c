@@ -50,9 +50,10 @@ sampler *draws_sampler(const draws *d) { return d->own[0]; }
 static int32_t draw_by_rule(sampler *own, const session *s, int k, const sample_input *in)
 {
     const sample_params *p = &s->q.sample;
-    if (s->agreed && s->chances) return sampler_guess(own, p, in, &s->chances[s->n_ids - s->agreed]);
-    if (s->accept == GUESS_SAME || k == s->n_draft) return sampler_pick(own, p, in);
-    return sampler_judge(own, p, in, s->accept, s->ids[s->n_ids], s->chances ? &s->chances[k] : NULL);
+    if (s->draft.agreed && s->draft.chances)
+        return sampler_guess(own, p, in, &s->draft.chances[s->n_ids - s->draft.agreed]);
+    if (s->draft.rule == GUESS_SAME || k == s->draft.n) return sampler_pick(own, p, in);
+    return sampler_judge(own, p, in, s->draft.rule, s->ids[s->n_ids], s->draft.chances ? &s->draft.chances[k] : NULL);
 }
 
 /* The token after the session's own and its first `k` guesses, from the row of the last of these. */
@@ -88,11 +89,11 @@ static void draw_rows(sampler *own, const engine_info *info, session *s, const f
 {
     const int64_t n_ids = s->n_ids;
     bool holds = true;
-    for (int k = 0; k <= s->n_draft && holds; k++) {
+    for (int k = 0; k <= s->draft.n && holds; k++) {
         s->n_ids = n_ids + k; /* the draw sees the guesses before it as tokens */
         const float *row = rows + (int64_t)k * info->n_vocab;
         s->drawn[k] = logits_have_nan(row, info->n_vocab) ? -1 : draw(own, info, s, k, row);
-        holds = k < s->n_draft && s->drawn[k] == s->ids[n_ids + k];
+        holds = k < s->draft.n && s->drawn[k] == s->ids[n_ids + k];
     }
     s->n_ids = n_ids;
 }
@@ -124,6 +125,6 @@ void draws_run(draws *d, const engine_info *info, const batch *b, const float *l
 
 void draws_one(draws *d, const engine_info *info, session *s, const float *logits)
 {
-    s->n_draft = 0;
+    s->draft.n = 0;
     draw_rows(d->own[0], info, s, logits);
 }

@@ -110,7 +110,7 @@ int engine_of_model(engine **out, model *m, void (*drop)(model *m), const engine
 
 /* ---- engine.c */
 /* engine_open in two steps, between which devices may be chosen: the model, its files verified if that is asked for; an
- * engine around it with tokenizers and what guesses. The model is the engine's from there, also on failure. */
+ * engine around it with its tokenizers. The model is the engine's from there, also on failure. */
 int engine_open_model(model **out, const engine_options *o, err *e);
 int engine_open_with(engine **out, model *m, const engine_options *o, err *e);
 /* Of so many seconds that are left to wait: a second at least. */

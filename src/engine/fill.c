@@ -51,7 +51,7 @@ static bool is_ready(const engine *g, session *s, bool prompt)
 
 void schedule_guess(engine *g)
 {
-    const int n = g->guesses.from ? list_ready(g) : 0;
+    const int n = g->guesses.kind ? list_ready(g) : 0;
     int m = 0;
     for (int i = 0; i < n; i++) {
         session *s = g->ready[i];
@@ -194,8 +194,8 @@ static void add_tokens(engine *g, batch *to, int n, int most, int *apart)
         session *s = g->ready[i];
         if (!is_ready(g, s, false)) continue;
         int added = 0;
-        if (to->st.n_seq < most) added = add_rows(g, to, s, 1 + s->n_draft, --*apart);
-        if (added || !s->in_flight) s->n_draft = added > 1 ? added - 1 : 0;
+        if (to->st.n_seq < most) added = add_rows(g, to, s, 1 + s->draft.n, --*apart);
+        if (added || !s->in_flight) s->draft.n = added > 1 ? added - 1 : 0;
     }
     if (to->st.n_seq) g->prompt_seconds = 0;
 }

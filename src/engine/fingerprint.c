@@ -4,7 +4,6 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "core/arithmetic.h"
-#include "engine/draft_model.h"
 #include "engine/engine_state.h"
 #include "io/contents.h"
 #include "io/contents_cache.h"
@@ -49,8 +48,7 @@ static int digest_arithmetic(const engine *g, fingerprint *out, err *e)
     return rc;
 }
 
-/* Kept: they tell later whether files that were damaged are whole again. */
-static int hash_weights(engine *g, err *e)
+int engine_hash_weights(engine *g, err *e)
 {
     char *cache = contents_cache_folder();
     contents *held = &g->harm.held;
@@ -62,8 +60,8 @@ static int hash_weights(engine *g, err *e)
 static int digest_model(engine *g, fingerprint *out, err *e)
 {
     uint8_t identity[SHA256_BYTES], digest[SHA256_BYTES];
-    int rc = hash_weights(g, e);
-    if (!rc && g->guesses.from == &draft_model) rc = hash_weights(g->guesses.self, e);
+    int rc = engine_hash_weights(g, e);
+    if (!rc && g->guesses.kind && g->guesses.kind->hash) rc = g->guesses.kind->hash(g->guesses.self, e);
     if (!rc) {
         sha256 s;
         program_identity(g->prog, (span){0}, identity);
@@ -79,7 +77,7 @@ static int digest_model(engine *g, fingerprint *out, err *e)
 int engine_fingerprint(engine *g, fingerprint *out, err *e)
 {
     snprintf(out->kv, sizeof out->kv, "%s", dtype_info[g->kv_type].name);
-    out->exact = plan_asked(g->plan)->choices.exact == EXACT_ON && (!g->guesses.from || g->guesses.rule == GUESS_SAME);
+    out->exact = plan_asked(g->plan)->choices.exact == EXACT_ON && (!g->guesses.kind || g->guesses.rule == GUESS_SAME);
     int rc = digest_arithmetic(g, out, e);
     return rc ? rc : digest_model(g, out, e);
 }

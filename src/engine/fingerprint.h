@@ -13,3 +13,5 @@ typedef struct fingerprint {
 
 /* Reads the whole checkpoint the first time; its digest is remembered by file (io/contents_cache.h). */
 int engine_fingerprint(engine *g, fingerprint *out, err *e);
+/* Its first part: the digest is kept, and tells later whether files that were damaged are whole again. */
+int engine_hash_weights(engine *g, err *e);

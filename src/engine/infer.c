@@ -122,7 +122,7 @@ static void deliver_rows(engine *g, const step *st, int32_t k, session *s, int64
             beam_take(g, s, row, made);
         } else if (holds) {
             if (s->leads) fork_choices(g, s, row, best + *i, made);
-            const int32_t guess = pos + 1 < n_ids + s->n_draft ? s->ids[pos + 1] : -1;
+            const int32_t guess = pos + 1 < n_ids + s->draft.n ? s->ids[pos + 1] : -1;
             generate(g, s, (int)(pos + 1 - n_ids), row, best + *i, made);
             holds = pos + 1 < s->n_ids && s->ids[pos + 1] == guess; /* there may be no room for one */
         }
@@ -147,7 +147,7 @@ static void count_rows(engine_stats *did, const session *s, int64_t before, int6
 static void deliver_guesses(engine *g, const batch *b, int32_t k, session *s, int32_t *i, engine_stats *did)
 {
     const int64_t n_ids = s->n_ids, to = s->text.n_sent;
-    const int made = s->n_draft;
+    const int made = s->draft.n;
     deliver_rows(g, &b->st, k, s, s->text.n_past, i, &did->generated_tokens);
     const int came = (int)(s->n_ids - n_ids), held = came > 0 ? came - 1 : 0;
     did->draft_tokens += (uint64_t)made;
@@ -158,7 +158,7 @@ static void deliver_guesses(engine *g, const batch *b, int32_t k, session *s, in
     else text_advance(&g->kv, &s->text, held + 1);
     text_add_snapshot(&g->kv, &s->text, b->slot_write[k], to);
     s->text.n_sent = s->text.n_past;
-    s->n_draft = 0;
+    s->draft.n = 0;
 }
 
 /* Tells how far the prompt of a session has been read. */
@@ -207,7 +207,7 @@ static void deliver(engine *g, const batch *b, engine_stats *did)
             continue;
         }
         const uint64_t made = did->generated_tokens;
-        if (s->n_draft) {
+        if (s->draft.n) {
             deliver_guesses(g, b, k, s, &i, did);
             s->losses = 0;
             continue;

@@ -1,6 +1,5 @@
 /* queue.c - the engine as other threads see it: adds, cancels and pauses queries, waits, counts. */
 #include "engine/beam.h"
-#include "engine/draft_model.h"
 #include "engine/engine_state.h"
 
 #include "base/cond.h"
@@ -121,8 +120,9 @@ int engine_add_query(engine *g, const query *q, uint64_t *id, err *e)
     s->greedy = sampler_is_argmax(&q->sample) && q->beams < 2 && !q->n_bias && !q->n_allowed && !own.n_bad &&
                 !q->constraint && q->n_logprobs < 0 && q->min_tokens < 1;
     if (q->beams > 1) rc = beam_new(s, q, g, e);
-    s->accept = g->guesses.rule;
-    if (!rc && g->guesses.from == &draft_model) rc = draft_twin(g->guesses.self, s, q->constraint, e);
+    s->draft.rule = g->guesses.rule;
+    const draft *d = &g->guesses;
+    if (!rc && d->kind && d->kind->add) rc = d->kind->add(d->self, s, q->constraint, e);
     pthread_mutex_lock(&g->lock);
     const int64_t most = g->options.max_queue ? g->options.max_queue : QUEUE_MAX;
     if (!rc && g->harm.is) rc = err_copy(e, &g->harm.why);

@@ -10,7 +10,6 @@
  *
  * A query with beams is several sessions: their group is asked of beam.c, which in turn ends queries here. */
 #include "engine/beam.h"
-#include "engine/draft_model.h"
 #include "engine/engine_state.h"
 
 #include "base/clock.h"
@@ -113,7 +112,7 @@ void sessions_free_gone(engine *g)
         }
         *at = s->next;
         session_drop_cache(g, s);
-        draft_twin_drop(g->guesses.self, s);
+        if (g->guesses.kind && g->guesses.kind->drop) g->guesses.kind->drop(g->guesses.self, s);
         beam_free(s->beams);
         session_free(s);
     }

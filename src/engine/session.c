@@ -70,9 +70,9 @@ int session_new(session **out, const query *q, const program *p, int64_t ctx, er
 void session_free(session *s)
 {
     if (!s) return;
-    if (s->twin) s->twin->chances = NULL; /* the session's */
-    session_free(s->twin);
-    mem_free(s->chances);
+    if (s->draft.model_session) s->draft.model_session->draft.chances = NULL; /* the session's */
+    session_free(s->draft.model_session);
+    mem_free(s->draft.chances);
     mem_free(s->ids);
     mem_free(s->types);
     mem_free(s->enc_ids);

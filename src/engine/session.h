@@ -6,12 +6,11 @@
 #pragma once
 #include "cache/cache_text.h"
 #include "engine/constraint.h"
+#include "engine/draft_state.h"
 #include "engine/engine.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-enum { DRAFT_MAX = 16 };
 
 typedef struct session session;
 typedef struct beam_group beam_group; /* beam.h */
@@ -48,16 +47,7 @@ struct session {
      * log-probabilities, where the query wants them; the n_logprobs of `top` at n_logprobs * i go with drawn[i]. */
     int32_t drawn[DRAFT_MAX + 1];
     float drawn_logprob[DRAFT_MAX + 1];
-    int n_draft;  /* guesses of the next step: ids[n_ids], … (draft.h) */
-    bool drafted; /* some were made before; of these `holds` is the share that held lately */
-    float holds;
-    int wait_draft;         /* remaining steps without draft tokens */
-    int patience;           /* their number at the beginning; 0: draft tokens pay */
-    int tries;              /* remaining steps in which draft tokens are to show whether they pay */
-    session *twin;          /* its text for the model that guesses (draft_model.c); NULL: none */
-    int64_t agreed;         /* of a twin: tokens that are the session's */
-    guess_rule accept;      /* by which its guesses hold */
-    guess_chances *chances; /* [DRAFT_MAX] of its guesses, where `accept` asks for them; of a twin: where they go */
+    draft_state draft;
 
     int64_t cached; /* of the prompt, positions that were found in the cache */
 

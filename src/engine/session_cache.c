@@ -62,7 +62,7 @@ static void drop_one(engine *g, session *s)
     text_give_slots(&g->kv, t);
     text_give_ropes(&g->kv, t);
     t->n_past = t->n_sent = 0;
-    s->n_draft = 0;
+    s->draft.n = 0;
     s->encoded = s->borrows || s->q.n_enc == 0;
     s->admitted = s->yields = false;
 }

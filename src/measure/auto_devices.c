@@ -295,8 +295,7 @@ static int try_best(choice *c, buf *out, err *e)
     return rc;
 }
 
-/* Appends the list of devices. The model stays the caller's. */
-static int choose_devices(buf *out, model *m, const engine_options *o, err *e)
+int auto_devices(buf *out, model *m, const engine_options *o, err *e)
 {
     choice *c = mem_zero(1, sizeof *c);
     engine *g = NULL;
@@ -318,24 +317,5 @@ static int choose_devices(buf *out, model *m, const engine_options *o, err *e)
     if (!rc && c->task.n_device > 1) rc = try_best(c, out, e);
     else if (!rc) buf_str(out, c->task.device[0].name);
     mem_free(c);
-    return rc;
-}
-
-int auto_open(engine **out, const engine_options *o, err *e)
-{
-    model *m;
-    engine_options own = *o;
-    buf chosen = {0};
-    *out = NULL;
-    int rc = engine_open_model(&m, o, e);
-    if (rc) return rc;
-    if (o->peers && o->devices && strcmp(o->devices, "auto"))
-        rc = err_set(e, ERR_USAGE, "--peers: nodes for --devices auto; --devices names others: give one of both");
-    if (!rc && o->peers) rc = choose_devices(&chosen, m, o, e);
-    if (!rc && chosen.bad) rc = err_set(e, ERR_MEMORY, "out of memory for a list of devices");
-    if (o->peers) own.devices = buf_cstr(&chosen);
-    if (rc) model_close(m);
-    else rc = engine_open_with(out, m, &own, e);
-    buf_free(&chosen);
     return rc;
 }

@@ -6,7 +6,8 @@
  * (plan/layout.h); the best few are tried, and the fastest stays. */
 #pragma once
 #include "engine/engine.h"
+#include "models/model.h"
 
-/* As engine_open, which leaves engine_options.peers alone: with them the devices are chosen first. Nodes that cannot be
- * reached, or do not have the model, are left out with a warning. */
-int auto_open(engine **out, const engine_options *o, err *e);
+/* Appends the list of devices. Nodes that cannot be reached, or do not have the model, are left out with a warning. The
+ * model stays the caller's. */
+int auto_devices(buf *out, model *m, const engine_options *o, err *e);

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "serve/exchange.h"
-#include "measure/auto_devices.h"
+#include "measure/auto_open.h"
 
 #include <string.h>
 
