@@ -43,6 +43,7 @@
     X(cuStreamEndCapture, (CUstream, CUgraph *))                                                                       \
     X(cuEventCreate, (CUevent *, unsigned))                                                                            \
     X(cuEventRecord, (CUevent, CUstream))                                                                              \
+    X(cuEventDestroy_v2, (CUevent))                                                                                    \
     X(cuEventSynchronize, (CUevent))                                                                                   \
     X(cuEventQuery, (CUevent))                                                                                         \
     X(cuGraphInstantiateWithFlags, (CUgraphExec *, CUgraph, unsigned long long))                                       \
@@ -87,7 +88,7 @@ static inline int gpu_load_driver(void)
     return 0;
 }
 
-/* The text of a file, NUL-terminated and never freed; NULL where there is none. */
+/* The text of a file, NUL-terminated, to be freed; NULL where there is none. */
 static inline char *gpu_text(const char *path)
 {
     FILE *f = fopen(path, "rb");
@@ -106,9 +107,10 @@ static inline int gpu_open(void)
     CUdevice d;
     const int bad = gpu_load_driver();
     if (bad) return bad;
-    const char *text = gpu_text("tests/gpu/kernels.ptx");
+    char *text = gpu_text("tests/gpu/kernels.ptx");
     WANT(text && !gpu.cuInit(0) && !gpu.cuDeviceGet(&d, 0) && !gpu.cuDevicePrimaryCtxRetain(&gpu.cx, d));
     WANT(!gpu.cuCtxSetCurrent(gpu.cx) && !gpu.cuModuleLoadData(&gpu.kernels, text));
+    free(text);
     return 0;
 }
 

@@ -49,7 +49,7 @@ static int order_of(bool with_event, uint32_t *got)
     WANT(!with_event || (!gpu.cuEventRecord(e, a) && !gpu.cuStreamWaitEvent(b, e, 0)));
     WANT(!gpu_go("step", 1, 1, 0, b, PARAMS(&y, &two)));
     WANT(!gpu.cuStreamSynchronize(a) && !gpu.cuStreamSynchronize(b));
-    WANT(!gpu.cuMemcpyDtoH_v2(got, y, 4));
+    WANT(!gpu.cuMemcpyDtoH_v2(got, y, 4) && !gpu.cuEventDestroy_v2(e));
     return 0;
 }
 static int any_order_case(void)
@@ -116,7 +116,7 @@ static int event_query_case(void)
     WANT(!gpu.cuEventRecord(e, s) && gpu.cuEventQuery(e) == CUDA_ERROR_NOT_READY);
     int asked = 1;
     while (gpu.cuEventQuery(e) == CUDA_ERROR_NOT_READY) WANT(asked++ < 1000);
-    WANT(!gpu.cuStreamQuery(s) && !gpu.cuEventSynchronize(e));
+    WANT(!gpu.cuStreamQuery(s) && !gpu.cuEventSynchronize(e) && !gpu.cuEventDestroy_v2(e));
     return 0;
 }
 static void asking_makes_streams_go_on(void **state) { (void)state, gpu_case(event_query_case, "", said, ROOM); }
@@ -150,7 +150,7 @@ static int graph_case(void)
         WANT(!gpu.cuMemcpyDtoH_v2(got, y, 4) && !gpu.cuMemcpyDtoH_v2(got + 1, z, 4));
         WANT(got[0] == (10 * i * 3 + 1) * 3 + 2 && got[1] == zs);
     }
-    WANT(!gpu.cuGraphExecDestroy(x));
+    WANT(!gpu.cuGraphExecDestroy(x) && !gpu.cuEventDestroy_v2(begun) && !gpu.cuEventDestroy_v2(ended));
     return 0;
 }
 static void captured_work_is_replayed(void **state)
@@ -176,6 +176,7 @@ static int forbidden_case(void)
     WANT(!gpu.cuStreamBeginCapture_v2(s, 1) && gpu.cuStreamSynchronize(s) == 900 &&
          gpu.cuStreamEndCapture(s, &g) == 901);
     WANT(!gpu.cuStreamBeginCapture_v2(s, 2) && !gpu.cuMemAlloc_v2(&y, 4) && !gpu.cuStreamEndCapture(s, &g));
+    WANT(!gpu.cuGraphDestroy(g));
     return 0;
 }
 static void allocating_breaks_a_capture(void **state) { (void)state, gpu_case(forbidden_case, "", said, ROOM); }
@@ -192,6 +193,7 @@ static int unjoined_case(void)
     WANT(!gpu.cuStreamBeginCapture_v2(s, 1) && !gpu_go("step", 1, 1, 0, s, PARAMS(&y, &one)));
     WANT(!gpu.cuEventRecord(e, s) && !gpu.cuStreamWaitEvent(t, e, 0));
     WANT(!gpu_go("step", 1, 1, 0, t, PARAMS(&y, &one)) && gpu.cuStreamEndCapture(s, &g) == 904);
+    WANT(!gpu.cuEventDestroy_v2(e));
     return 0;
 }
 static void a_stream_that_does_not_come_back_breaks_a_capture(void **state)

@@ -63,8 +63,11 @@ static int peer_case(void)
     CUcontext other;
     uint64_t offset = 0;
     WANT(!gpu.cuMemAlloc_v2(&y, 64) && !gpu.cuMemsetD32_v2(y, 3, 16));
+    WANT(!gpu.cuModuleUnload(gpu.kernels));
     WANT(!gpu.cuDevicePrimaryCtxRetain(&other, 1) && !gpu.cuCtxSetCurrent(other));
-    WANT(!gpu.cuModuleLoadData(&gpu.kernels, gpu_text("tests/gpu/kernels.ptx")) && !gpu.cuMemAlloc_v2(&z, 4));
+    char *text = gpu_text("tests/gpu/kernels.ptx");
+    WANT(text && !gpu.cuModuleLoadData(&gpu.kernels, text) && !gpu.cuMemAlloc_v2(&z, 4));
+    free(text);
     if (getenv("ALLOWED")) WANT(!gpu.cuCtxEnablePeerAccess(gpu.cx, 0));
     WANT(!gpu_go("peek", 1, 1, 0, NULL, PARAMS(&y, &z, &offset)));
     return getenv("ALLOWED") ? gpu.cuCtxSynchronize() : fails(CUDA_ERROR_ILLEGAL_ADDRESS);

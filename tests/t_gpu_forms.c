@@ -15,7 +15,7 @@ static uint64_t words[FORM_THREADS * FORM_WORDS], results[FORM_THREADS * FORM_RE
 /* What was expected of a form, or 0. */
 static uint64_t expected_hash(const char *name)
 {
-    char key[80];
+    char key[128];
     snprintf(key, sizeof key, "\n%s ", name);
     const char *at = strstr(expected, key);
     return at ? strtoull(at + strlen(key), NULL, 16) : 0;

@@ -403,8 +403,8 @@ static void place_targets(decoder *d, int first, const int *at_line)
     for (int i = first; i < d->p->n_code; i++) {
         inst *in = &d->p->code[i];
         if (in->flow != FLOW_SETS) continue;
-        if (in->kind == TARGET_LABEL) in->target = at_line[in->target];
-        if (in->kind == TARGET_TABLE)
+        if (in->aim == TARGET_LABEL) in->target = at_line[in->target];
+        if (in->aim == TARGET_TABLE)
             for (int k = 0; k < in->n; k++) ((int32_t *)in->x)[k] = at_line[in->x[k]];
     }
 }
@@ -432,6 +432,6 @@ void decode_program(program *p)
     for (int f = 0; f < p->m->n_function; f++)
         if (p->m->function[f].body) decode_function(p, f);
     for (int i = 0; i < p->n_code; i++)
-        if (p->code[i].flow == FLOW_SETS && p->code[i].kind == TARGET_FUNCTION)
+        if (p->code[i].flow == FLOW_SETS && p->code[i].aim == TARGET_FUNCTION)
             p->code[i].target = p->entry[p->code[i].target];
 }

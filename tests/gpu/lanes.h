@@ -22,7 +22,7 @@ typedef void inst_fn(warp *w, const inst *in, uint32_t mask);
 
 /* How a warp goes on after an instruction. */
 typedef enum { FLOW_NEXT, FLOW_SETS } inst_flow; /* FLOW_SETS: the instruction itself moves its lanes */
-/* What target is of an instruction that moves its lanes: its kind. */
+/* What target is of an instruction that moves its lanes. */
 typedef enum { TARGET_NONE, TARGET_LABEL, TARGET_TABLE, TARGET_FUNCTION } inst_target;
 
 struct inst {
@@ -31,6 +31,7 @@ struct inst {
     int32_t guard; /* row of a predicate, or NO_ROW */
     bool guard_not;
     uint8_t flow;   /* inst_flow */
+    uint8_t aim;    /* inst_target */
     uint8_t space;  /* ptx_space */
     uint8_t kind;   /* an instruction's own: element_kind, cmp ... */
     uint8_t n;      /* elements of a vector */

@@ -158,7 +158,7 @@ static bool decode_branch(decoder *d)
     const int at = decode_label(d, &d->l->o[0])->at;
     inst *in = decode_emit(d, branch);
     in->flow = FLOW_SETS;
-    in->kind = TARGET_LABEL;
+    in->aim = TARGET_LABEL;
     in->target = at;
     return true;
 }
@@ -178,7 +178,7 @@ static bool decode_branch_table(decoder *d)
     const int32_t index = decode_source(d, &d->l->o[0], 'r');
     inst *in = decode_emit(d, branch_table);
     in->flow = FLOW_SETS;
-    in->kind = TARGET_TABLE;
+    in->aim = TARGET_TABLE;
     in->o[1] = index;
     in->x = x;
     in->n = (uint8_t)t->n_target;
@@ -241,7 +241,7 @@ static bool decode_call(decoder *d)
     in->mode = (uint8_t)m;
     in->o[0] = fn ? d->p->frame[f] + fn->slots : NO_ROW;
     in->o[1] = address;
-    in->kind = fn ? TARGET_FUNCTION : TARGET_NONE;
+    in->aim = fn ? TARGET_FUNCTION : TARGET_NONE;
     in->target = f;
     if (!m) return true;
     in = decode_emit(d, fn ? take_results : take_results_address);
