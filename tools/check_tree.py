@@ -2,9 +2,9 @@
 """check_tree.py - holds the house in order; `make lint` runs it. One line per violation, as compilers write errors.
 
 Checks: the include rule (table RULE) and circles of includes, third-party headers in one file only, lengths of lines
-and files, branches and parameters of functions, one header per file, functions and members that nothing uses, members
-named like their type where C++ reads them, unique file names, names that C reserves, no machine paths, the fixed top
-level.
+and files, branches and parameters of functions, members of structs, one header per file, functions and members that
+nothing uses, members named like their type where C++ reads them, unique file names, names that C reserves, no machine
+paths, the fixed top level.
 
 C is read by patterns, as clang-format leaves it: what begins at the left margin is a declaration. Branches are if, for,
 while, ?, &&, || and switch, which counts once however many cases it has. Uses are counted by name over the tree without
@@ -53,7 +53,7 @@ RULE = {
 }
 TOP = {"Makefile", "src", "cuda", "cpu", "models", "specs", "tests", "tools", "README.md", "LICENSE", ".gitignore",
        ".clang-format", ".dockerignore", ".github", ".ci"}
-LENGTH_MAX, WIDTH_MAX, BRANCHES_MAX, PARAMS_MAX = 800, 120, 40, 8
+LENGTH_MAX, WIDTH_MAX, BRANCHES_MAX, PARAMS_MAX, MEMBERS_MAX = 800, 120, 40, 8, 30
 # err.c makes messages; model.c puts the file of the values before the place in a built-in spec, which decides nothing.
 READS_MESSAGES = re.compile(r"^tests/|^src/base/err\.c$|^models/model\.c$")
 LENGTH_FREE = re.compile(r"(_table|_grids)\.[ch]$")  # tables may be longer
@@ -187,6 +187,19 @@ def check_uses(code, defined):
                         fail(path, line + at, f"member {name} carries the name of its type")
 
 
+def check_members(code, raw):
+    """A struct of many members says in a comment right before it why it is one."""
+    for path, text in code.items():
+        if path.startswith(("tests/", "cpu/", "cuda/")):
+            continue
+        for m in re.finditer(r"^(?:typedef )?struct(?: (\w+))? \{\n(.*?)\n\}", text, re.S | re.M):
+            members = re.sub(r"\([^()]*\)|\[[^]]*\]", "", m.group(2))
+            n = members.count(";") + members.count(",")
+            line = text.count("\n", 0, m.start())
+            if n > MEMBERS_MAX and not re.match(r"(?:/\*| \*).*\*/$", raw[path][line - 1]):
+                fail(path, line + 1, f"struct {m.group(1)} has {n} members: a comment before it says why")
+
+
 def check_circles(includes):
     """A header and its .c are one; a header of what they share with others (_state, _build) is another."""
     done, trail = set(), []
@@ -207,7 +220,7 @@ def check_circles(includes):
 def main():
     files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True, check=True)
     files = [f for f in files.stdout.split("\n") if f and os.path.exists(f)]
-    seen, third, code, includes = {}, {}, {}, defaultdict(set)
+    seen, third, code, raw, includes = {}, {}, {}, {}, defaultdict(set)
     for path in files:
         top = path.split("/")[0]
         if top not in TOP:
@@ -227,7 +240,7 @@ def main():
             text = f.read()
         lines = text.split("\n")
         if path.endswith((".c", ".h")):
-            code[path] = mask(text)
+            code[path], raw[path] = mask(text), lines
         if len(lines) - 1 > LENGTH_MAX and not LENGTH_FREE.search(path):
             fail(path, LENGTH_MAX, f"{len(lines) - 1} lines; at most {LENGTH_MAX}: would two names explain it better?")
         folder = folder_of(path)
@@ -270,6 +283,7 @@ def main():
     check_functions(defined)
     check_headers(defined)
     check_uses(code, defined)
+    check_members(code, raw)
     check_circles(includes)
     print("\n".join(errors) if errors else f"lint: {len(files)} files in order")
     return 1 if errors else 0

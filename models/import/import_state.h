@@ -13,6 +13,7 @@ typedef struct name_rule {
     const char *source, *target;
 } name_rule;
 
+/* A member for each key that a model file of the original may have. */
 typedef struct original {
     const char *what; /* names the file in messages */
     arena mem;

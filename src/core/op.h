@@ -140,6 +140,7 @@ enum { EXPERTS_MAX = 1024 };
 
 typedef uint32_t ref; /* index of a tensor in its program; 0 = none */
 
+/* Its parameters are a union of one small struct for each kind, which makes the members many. */
 typedef struct op {
     uint8_t kind;  /* op_kind */
     int16_t layer; /* -1 outside layers */

@@ -142,6 +142,7 @@ typedef struct bound {
     size_t n;
 } bound;
 
+/* A model as arrays, each with its length; whoever runs, cuts or prints one walks over them. */
 typedef struct program {
     arena mem;
     const struct program *of; /* of a slice: the whole program */

@@ -503,8 +503,8 @@ void engine_close(engine *g)
     engine_unplace(g);
     own_list_free(&g->told);
     arena_free(&g->texts);
-    mem_free(g->peers);
-    mem_free(g->peers_before);
+    mem_free(g->peers.list);
+    mem_free(g->peers.before);
     device_list_close(&g->devices);
     buf_free(&g->devices_text);
     steps_close(&g->steps);

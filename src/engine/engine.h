@@ -95,6 +95,7 @@ typedef struct token_event {
 typedef enum { BEAM_STOP_FIRST, BEAM_STOP_BETTER, BEAM_STOP_NEVER } beam_stop;
 enum { BEAMS_MAX = 64, SALT_BYTES = 32 };
 
+/* All that a request may say of a text, each a member, so that a caller names what it wants and zero is the rest. */
 typedef struct query {
     const int32_t *ids;   /* prompt, copied; at least one id. Of an encoder-decoder: the start of the decoder's text */
     const int32_t *types; /* [n_ids] token types, copied; NULL: all 0 */

@@ -2,6 +2,7 @@
 #pragma once
 #include "plan/plan_choices.h"
 
+/* A member for each flag, as rows fill it; the run options of the plan are a struct of their own. */
 typedef struct engine_options {
     const char *pooling, *normalize; /* of embeddings: "cls", "mean", "last"; "on", "off"; NULL: as the model says */
     const char *spec, *model, *tokenizer, *pre, *devices, *weights, *act, *kv, *isa;

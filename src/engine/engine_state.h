@@ -32,6 +32,32 @@ typedef struct turns {
     uint16_t owner[TURN_COUNTS], request[TURN_COUNTS];
 } turns;
 
+/* Devices of other processes are lost: there is no plan, and queries wait. */
+typedef struct outage {
+    bool is;
+    double since, next; /* clock_now: of the loss, of the next attempt */
+    double waited;      /* seconds, by losses before it since anything was generated */
+    int losses;         /* those, this one too */
+    uint64_t made;      /* tokens generated before the last of them */
+    bool told;          /* that waiting is of no use */
+    bool vain;          /* --peer-wait is over: new queries are refused; written under the lock, as `why` */
+    err why;
+} outage;
+
+/* The nodes of --devices; under the engine's lock, but for `before` and `looked`, which are of the engine thread. */
+typedef struct known_peers {
+    engine_peer *list;   /* [n] */
+    engine_peer *before; /* [n] what was counted of connections that ended */
+    int n;
+    double looked;     /* clock_now of the last look at them */
+    pthread_t greeter; /* asks spares whether they are there */
+    bool greets, stop;
+    pthread_cond_t woken; /* stop has changed */
+} known_peers;
+
+/* What the threads of one model share. What has a life of its own is a struct: kv, steps, guesses, harm, away, peers.
+ * The rest are single values of three kinds, each under its heading: what the engine was opened with, what the engine
+ * thread knows of sessions, and what other threads ask. */
 struct engine {
     model *model;
     void (*drop)(model *m);
@@ -58,18 +84,9 @@ struct engine {
     device_list devices;   /* `options.devices`, with the alternatives in use */
     buf devices_text;      /* the list with these */
     device_list served_by; /* a copy of `devices`, when all were there last */
-    struct {
-        bool is;
-        double since, next; /* clock_now: of the loss, of the next attempt */
-        double waited;      /* seconds, by losses before it since anything was generated */
-        int losses;         /* those, this one too */
-        uint64_t made;      /* tokens generated before the last of them */
-        bool told;          /* that waiting is of no use */
-        bool vain;          /* --peer-wait is over: new queries are refused; written under the lock, as `why` */
-        err why;
-    } away;             /* devices of other processes are lost: there is no plan, and queries wait; recovery.c */
-    damage harm;        /* of its files of weights */
-    int step_sequences; /* of --step-sequences, 0: by what a step costs */
+    outage away;           /* recovery.c */
+    damage harm;           /* of its files of weights */
+    int step_sequences;    /* of --step-sequences, 0: by what a step costs */
 
     /* of the engine thread: sessions in order (session_is_before) */
     session *waiting, *running;
@@ -92,17 +109,9 @@ struct engine {
     bool woken;
     uint64_t last_id;
     engine_stats stats;
-    double late_at;            /* clock_now from which on the step that is waited for is late; 0: none is */
-    uint64_t noted;            /* times that slots_note was called */
-    engine_peer *peers;        /* [n_peer] */
-    engine_peer *peers_before; /* [n_peer] what was counted of connections that ended; of the engine thread */
-    int n_peer;
-    struct {
-        pthread_t thread;
-        bool runs, stop; /* stop: under the lock */
-        pthread_cond_t woken;
-    } greets;        /* asks spares whether they are there */
-    double peers_at; /* clock_now of the last look at them; of the engine thread */
+    double late_at; /* clock_now from which on the step that is waited for is late; 0: none is */
+    uint64_t noted; /* times that slots_note was called */
+    known_peers peers;
 };
 
 /* An engine around a model that is ready. The model is the engine's from here, also on failure; `drop` ends it. */

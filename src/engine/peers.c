@@ -17,21 +17,21 @@
 
 static engine_peer *find(engine *g, const char *name)
 {
-    for (int i = 0; i < g->n_peer; i++)
-        if (!strcmp(g->peers[i].name, name)) return &g->peers[i];
+    for (int i = 0; i < g->peers.n; i++)
+        if (!strcmp(g->peers.list[i].name, name)) return &g->peers.list[i];
     return NULL;
 }
 
 int peers_open(engine *g, err *e)
 {
     const device_list *l = &g->devices;
-    g->peers = mem_zero(DEVICES_MAX, sizeof *g->peers);
-    g->peers_before = mem_zero(DEVICES_MAX, sizeof *g->peers_before);
-    if (!g->peers || !g->peers_before) return err_set(e, ERR_MEMORY, "out of memory for the engine");
-    for (const device_entry *d = l->all; d < l->all + l->first[l->n] && g->n_peer < DEVICES_MAX; d++) {
+    g->peers.list = mem_zero(DEVICES_MAX, sizeof *g->peers.list);
+    g->peers.before = mem_zero(DEVICES_MAX, sizeof *g->peers.before);
+    if (!g->peers.list || !g->peers.before) return err_set(e, ERR_MEMORY, "out of memory for the engine");
+    for (const device_entry *d = l->all; d < l->all + l->first[l->n] && g->peers.n < DEVICES_MAX; d++) {
         if (!*d->node || find(g, d->node)) continue;
-        g->peers[g->n_peer].state = ENGINE_PEER_AWAY;
-        memcpy(g->peers[g->n_peer++].name, d->node, sizeof d->node);
+        g->peers.list[g->peers.n].state = ENGINE_PEER_AWAY;
+        memcpy(g->peers.list[g->peers.n++].name, d->node, sizeof d->node);
     }
     return OK;
 }
@@ -67,7 +67,7 @@ static void look_up(engine *g)
 {
     leader_node up[DEVICES_MAX];
     const int n = g->leader ? leader_nodes(g->leader, up, DEVICES_MAX) : 0;
-    for (int i = 0; i < g->n_peer; i++) g->peers[i].unused = true;
+    for (int i = 0; i < g->peers.n; i++) g->peers.list[i].unused = true;
     for (int i = 0; i < n; i++) {
         engine_peer *p = find(g, up[i].name);
         if (!p) continue;
@@ -77,24 +77,24 @@ static void look_up(engine *g)
         p->rtt_ms = up[i].rtt * 1e3;
         p->kv_usage = kv_usage(g, &up[i]);
         p->hashed = up[i].hashed_at / 1000000000;
-        add_counts(p, &g->peers_before[p - g->peers], &up[i]);
+        add_counts(p, &g->peers.before[p - g->peers.list], &up[i]);
         if (*up[i].as && !p->as[0])
             log_line(LOG_WARN, "%s pretends to be a machine of %s GB/s,GOP/s (node --as): times are not this one's",
                      p->name, up[i].as);
         snprintf(p->as, sizeof p->as, "%s", up[i].as);
         snprintf(p->node, sizeof p->node, "%016" PRIx64, up[i].id);
     }
-    for (engine_peer *p = g->peers; p < g->peers + g->n_peer; p++)
+    for (engine_peer *p = g->peers.list; p < g->peers.list + g->peers.n; p++)
         if (p->unused && p->state == ENGINE_PEER_UP) p->state = ENGINE_PEER_AWAY;
-    for (engine_peer *p = g->peers; p < g->peers + g->n_peer; p++)
+    for (engine_peer *p = g->peers.list; p < g->peers.list + g->peers.n; p++)
         if (p->unused && !p->detail[0]) snprintf(p->detail, sizeof p->detail, "a spare, not in use");
 }
 
 /* The node that the error is about is away, or refuses. */
 static void look_away(engine *g)
 {
-    for (int i = 0; i < g->n_peer; i++) {
-        engine_peer *p = &g->peers[i];
+    for (int i = 0; i < g->peers.n; i++) {
+        engine_peer *p = &g->peers.list[i];
         if (!err_is_of(&g->away.why, p->name)) continue;
         p->state = g->away.why.code == ERR_IO ? ENGINE_PEER_AWAY : ENGINE_PEER_REFUSED;
         snprintf(p->detail, sizeof p->detail, "%.290s", err_own(&g->away.why));
@@ -108,12 +108,12 @@ static void look_away(engine *g)
 /* Asks one that is not in use whether it is there; what has changed is told in the log. */
 static void greet(engine *g, int i, const peer_self *self)
 {
-    char name[sizeof g->peers->name];
+    char name[sizeof g->peers.list->name];
     address at;
     hello theirs;
     err e = {0};
     pthread_mutex_lock(&g->lock);
-    engine_peer *p = &g->peers[i];
+    engine_peer *p = &g->peers.list[i];
     const bool unused = p->unused;
     memcpy(name, p->name, sizeof name);
     pthread_mutex_unlock(&g->lock);
@@ -142,12 +142,12 @@ static void *greet_spares(void *arg)
     self.patience = 1;
     self.me.inexact = g->options.choices.exact == EXACT_OFF;
     pthread_mutex_lock(&g->lock);
-    while (!g->greets.stop) {
+    while (!g->peers.stop) {
         pthread_mutex_unlock(&g->lock);
-        for (int i = 0; i < g->n_peer; i++) greet(g, i, &self);
+        for (int i = 0; i < g->peers.n; i++) greet(g, i, &self);
         const double until = clock_now() + GREET_EVERY;
         pthread_mutex_lock(&g->lock);
-        while (!g->greets.stop && cond_wait(&g->greets.woken, &g->lock, until)) continue;
+        while (!g->peers.stop && cond_wait(&g->peers.woken, &g->lock, until)) continue;
     }
     pthread_mutex_unlock(&g->lock);
     return NULL;
@@ -155,27 +155,27 @@ static void *greet_spares(void *arg)
 
 void peers_greet(engine *g)
 {
-    cond_open(&g->greets.woken);
+    cond_open(&g->peers.woken);
     if (g->options.key_file && spares_exist(&g->devices))
-        g->greets.runs = pthread_create(&g->greets.thread, NULL, greet_spares, g) == 0;
+        g->peers.greets = pthread_create(&g->peers.greeter, NULL, greet_spares, g) == 0;
 }
 
 void peers_close(engine *g)
 {
-    if (!g->greets.runs) return;
+    if (!g->peers.greets) return;
     pthread_mutex_lock(&g->lock);
-    g->greets.stop = true;
-    pthread_cond_broadcast(&g->greets.woken);
+    g->peers.stop = true;
+    pthread_cond_broadcast(&g->peers.woken);
     pthread_mutex_unlock(&g->lock);
-    pthread_join(g->greets.thread, NULL);
-    g->greets.runs = false;
+    pthread_join(g->peers.greeter, NULL);
+    g->peers.greets = false;
 }
 
 void peers_look(engine *g, bool now)
 {
     const double at = clock_now();
-    if (!g->n_peer || (!now && at - g->peers_at < EVERY)) return;
-    g->peers_at = at;
+    if (!g->peers.n || (!now && at - g->peers.looked < EVERY)) return;
+    g->peers.looked = at;
     pthread_mutex_lock(&g->lock);
     if (g->away.is) look_away(g);
     else look_up(g);
@@ -185,14 +185,14 @@ void peers_look(engine *g, bool now)
 void peers_part(engine *g)
 {
     leader_node left[DEVICES_MAX];
-    const int n = g->leader && g->n_peer ? leader_nodes(g->leader, left, DEVICES_MAX) : 0;
+    const int n = g->leader && g->peers.n ? leader_nodes(g->leader, left, DEVICES_MAX) : 0;
     pthread_mutex_lock(&g->lock);
     for (int i = 0; i < n; i++) {
         engine_peer *p = find(g, left[i].name);
         if (!p) continue;
-        add_counts(p, &g->peers_before[p - g->peers], &left[i]);
+        add_counts(p, &g->peers.before[p - g->peers.list], &left[i]);
         p->kv_usage = 0;
-        g->peers_before[p - g->peers] = *p;
+        g->peers.before[p - g->peers.list] = *p;
     }
     pthread_mutex_unlock(&g->lock);
 }
@@ -202,8 +202,8 @@ void peers_lost(void *g) { engine_wake(g); }
 int engine_peers(engine *g, engine_peer *out, int most)
 {
     pthread_mutex_lock(&g->lock);
-    const int n = g->n_peer < most ? g->n_peer : most;
-    if (n) memcpy(out, g->peers, (size_t)n * sizeof *out);
+    const int n = g->peers.n < most ? g->peers.n : most;
+    if (n) memcpy(out, g->peers.list, (size_t)n * sizeof *out);
     pthread_mutex_unlock(&g->lock);
     return n;
 }

@@ -14,6 +14,8 @@
 
 typedef struct session session;
 typedef struct beam_group beam_group; /* beam.h */
+/* What it has in the cache, its draft tokens, its grammar and its beams are structs; of single values there are many
+ * because a step asks each session for its query, its progress, its place and its readers. */
 struct session {
     session *next;     /* in the list it is in (inbox, waiting, running, leaving) */
     session *all_next; /* every live session, under the engine's lock */

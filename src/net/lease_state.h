@@ -11,6 +11,8 @@
 #include <pthread.h>
 #include <time.h>
 
+/* One rank from the message to the end of its connection: what was asked, the model and its plan, links to other ranks,
+ * the steps under way, and two threads with what they tell each other. A trial has the first and the last of these. */
 struct lease {
     const lease_host *host;
     peer *control;

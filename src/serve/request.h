@@ -21,6 +21,7 @@ typedef struct prompt {
     char *text;     /* of `ids`, as the client wrote it; NULL: the client sent ids */
 } prompt;
 
+/* A member for each field of the endpoints that generate text, and below what is made of them. */
 typedef struct request {
     json *body; /* strings below point into it */
     /* plain fields */
