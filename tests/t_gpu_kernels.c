@@ -140,7 +140,31 @@ static int fetch_case(void)
 }
 static void copies_arrive_when_they_are_waited_for(void **state) { (void)state, gpu_case(fetch_case, "", said, ROOM); }
 
-/* Everything above gives the same on device memory that starts as poison. */
+static int wide_case(void)
+{
+    typedef unsigned __int128 u128;
+    static const uint64_t given[2][2] = {{0xfedcba9876543210, 0x8000000000000001},
+                                         {0xffffffffffff1234, 0x7fffffffffffffff}};
+    CUdeviceptr x, y, z;
+    u128 a, b, got[3];
+    WANT(!gpu.cuMemAlloc_v2(&x, 16) && !gpu.cuMemAlloc_v2(&y, 16) && !gpu.cuMemAlloc_v2(&z, 48));
+    WANT(!gpu.cuMemcpyHtoD_v2(x, given[0], 16) && !gpu.cuMemcpyHtoD_v2(y, given[1], 16));
+    WANT(!gpu_go("wide", 1, 1, 0, NULL, PARAMS(&x, &y, &z)) && !gpu.cuMemcpyDtoH_v2(got, z, 48));
+    memcpy(&a, given[0], 16), memcpy(&b, given[1], 16);
+    WANT(got[0] == a + b && got[1] == a && got[2] == (u128)given[0][0] * given[1][0]);
+    return 0;
+}
+static void carries_make_wide_numbers(void **state) { (void)state, gpu_case(wide_case, "", said, ROOM); }
+
+static int jump_case(void)
+{
+    static const uint32_t want[] = {100, 101, 102, 101};
+    WANT(!run("jump", 64, 0, NULL, 64));
+    for (uint32_t i = 0; i < 64; i++) WANT(words[i] == want[i % 4]);
+    return 0;
+}
+static void a_table_of_branches_parts_lanes(void **state) { (void)state, gpu_case(jump_case, "", said, ROOM); }
+
 static int poison_case(void)
 {
     CUdeviceptr small, large;
@@ -168,6 +192,8 @@ int main(void)
         cmocka_unit_test(lanes_shuffle_vote_and_add),
         cmocka_unit_test(a_flag_that_is_released_and_acquired_hands_over),
         cmocka_unit_test(copies_arrive_when_they_are_waited_for),
+        cmocka_unit_test(carries_make_wide_numbers),
+        cmocka_unit_test(a_table_of_branches_parts_lanes),
         cmocka_unit_test(memory_is_poisoned_when_it_is_given_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

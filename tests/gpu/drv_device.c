@@ -130,7 +130,7 @@ static void finish(context *cx)
 {
     if (!cx->broken) stream_run_context(cx);
     cx->alive = false;
-    cx->streams = NULL;
+    stream_forget_context(cx);
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *cx, CUdevice d)

@@ -65,6 +65,7 @@ static void set_now(const op *o)
 static bool kernel_step(op *o, int64_t budget)
 {
     if (!o->running) {
+        drv_count.kernels++;
         o->running = launch_new(o->fn->of->p, o->fn->index, o->grid, o->dim, o->dynamic);
         o->running->device = o->cx->device;
         o->running->random = drv_set.seed;

@@ -27,7 +27,7 @@ void drv_breathe(void);
 __attribute__((format(printf, 1, 2))) void drv_say(const char *format, ...);
 
 typedef struct drv_counts {
-    uint64_t calls, launches, graph_launches, to_device, bytes_to_device, to_host, bytes_to_host, on_device,
+    uint64_t calls, launches, kernels, graph_launches, to_device, bytes_to_device, to_host, bytes_to_host, on_device,
         bytes_on_device, sets, allocations, bytes_allocated, host_allocations, synchronizations;
 } drv_counts;
 extern drv_counts drv_count;
@@ -104,6 +104,8 @@ CUresult stream_add(stream *s, op *o);
 /* Runs work in an order of the seed's until the stream has done count. */
 CUresult stream_run_until(stream *s, uint64_t count);
 CUresult stream_run_context(context *cx);
+/* Frees all streams of a context that has ended. */
+void stream_forget_context(context *cx);
 /* A little work of somebody's. False where nothing could go on. */
 bool stream_progress(void);
 

@@ -143,6 +143,26 @@ CUresult stream_run_context(context *cx)
     return cx->broken;
 }
 
+void stream_forget_context(context *cx)
+{
+    for (int i = 0; i < n_context; i++)
+        if (contexts[i] == cx) {
+            contexts[i] = contexts[--n_context];
+            break;
+        }
+    while (cx->streams) {
+        stream *s = cx->streams;
+        cx->streams = s->next;
+        while (s->first) {
+            op *o = s->first;
+            s->first = o->next;
+            op_free(o);
+        }
+        free(s->tail);
+        free(s);
+    }
+}
+
 CUresult cuStreamCreate(CUstream *s, unsigned int flags)
 {
     CUresult r = drv_enter("cuStreamCreate", CALL_CONTEXT);

@@ -1,6 +1,6 @@
 /* gpu_memory.h - what device addresses mean: allocations of all devices, and pinned host memory.
  *
- * A device address lies 2^47 above the memory that stands for it, so that a host which follows one faults. Pinned host
+ * A device address lies 2^48 above the memory that stands for it, so that a host which follows one faults. Pinned host
  * memory has its own address on every device. What is freed is never given out again, and whoever touches it is told
  * whose it was. */
 #pragma once
@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 enum { GPU_DEVICES = 16, GPU_HOST = -1, GPU_POISON = 0xff };
-#define GPU_SHIFT (UINT64_C(1) << 47)
+#define GPU_SHIFT (UINT64_C(1) << 48)
 
 typedef struct gpu_range {
     uint64_t at; /* device address */

@@ -64,39 +64,29 @@ static uint32_t low24(uint32_t v, bool is_signed)
 LANES_2(mul24_lo_s32, uint32_t, uint32_t, uint32_t, low24(a, true) * low24(b, true))
 LANES_2(mul24_lo_u32, uint32_t, uint32_t, uint32_t, low24(a, false) * low24(b, false))
 
-/* Sums with the carry flag: kind 0 sets it, 1 reads it, 2 does both. The third operand of a sum is 0, of a product its
- * summand. A subtraction's flag is set where nothing was borrowed. */
+/* Sums with the carry flag, which they set, read, or both. A subtraction adds the complement, so its flag is set where
+ * nothing was borrowed. */
 enum { CARRY_SETS, CARRY_READS, CARRY_BOTH };
-#define OF_CARRY(w_, W, WIDE, BITS)                                                                                    \
-    static void carry_##w_(warp *w, const inst *in, uint32_t mask, WIDE a, WIDE b, W *d, int l, int how)               \
+#define OF_CARRY(w_, W, WIDE)                                                                                          \
+    /* a + b and what the flag adds; begin: the flag of an operation that does not read it. */                         \
+    static W carry_##w_(warp *w, int l, W a, W b, int how, uint32_t begin)                                             \
     {                                                                                                                  \
-        const WIDE v = a + b + (how != CARRY_SETS ? w->carry >> l & 1 : 0);                                            \
-        (void)in, (void)mask;                                                                                          \
-        if (how != CARRY_READS) w->carry = (w->carry & ~(1u << l)) | (uint32_t)(v >> BITS & 1) << l;                   \
-        *d = (W)v;                                                                                                     \
+        const WIDE v = (WIDE)a + b + (how == CARRY_SETS ? begin : w->carry >> l & 1);                                  \
+        if (how != CARRY_READS) w->carry = (w->carry & ~(1u << l)) | (uint32_t)(v >> w_) << l;                         \
+        return (W)v;                                                                                                   \
     }                                                                                                                  \
     static void sum_carry_##w_(warp *w, const inst *in, uint32_t mask, bool minus, int how)                            \
     {                                                                                                                  \
         W *d = (W *)row_set(w, in->o[0]);                                                                              \
         const W *a = (const W *)row(w, in->o[1]), *b = (const W *)row(w, in->o[2]);                                    \
-        const uint32_t had = w->carry;                                                                                 \
-        if (minus && how == CARRY_SETS) w->carry = ALL_LANES;                                                          \
-        for (uint32_t m = mask; m; m &= m - 1) {                                                                       \
-            const int l = __builtin_ctz(m);                                                                            \
-            const int as = minus && how == CARRY_SETS ? CARRY_BOTH : how;                                              \
-            carry_##w_(w, in, mask, a[l], minus ? (W)~b[l] : b[l], &d[l], l, as);                                      \
-        }                                                                                                              \
-        w->carry = (had & ~mask) | (w->carry & mask);                                                                  \
+        EACH_LANE(mask, d[l] = carry_##w_(w, l, a[l], minus ? (W)~b[l] : b[l], how, minus););                          \
     }                                                                                                                  \
     static void mad_carry_##w_(warp *w, const inst *in, uint32_t mask, bool high, int how)                             \
     {                                                                                                                  \
         W *d = (W *)row_set(w, in->o[0]);                                                                              \
         const W *a = (const W *)row(w, in->o[1]), *b = (const W *)row(w, in->o[2]), *c = (const W *)row(w, in->o[3]);  \
-        for (uint32_t m = mask; m; m &= m - 1) {                                                                       \
-            const int l = __builtin_ctz(m);                                                                            \
-            const WIDE v = (WIDE)a[l] * b[l];                                                                          \
-            carry_##w_(w, in, mask, high ? (W)(v >> BITS) : (W)v, c[l], &d[l], l, how);                                \
-        }                                                                                                              \
+        EACH_LANE(mask, const WIDE v = (WIDE)a[l] * b[l];                                                              \
+                  d[l] = carry_##w_(w, l, high ? (W)(v >> w_) : (W)v, c[l], how, 0););                                 \
     }                                                                                                                  \
     static void add_cc_##w_(warp *w, const inst *in, uint32_t m) { sum_carry_##w_(w, in, m, false, CARRY_SETS); }      \
     static void addc_##w_(warp *w, const inst *in, uint32_t m) { sum_carry_##w_(w, in, m, false, CARRY_READS); }       \
@@ -110,8 +100,8 @@ enum { CARRY_SETS, CARRY_READS, CARRY_BOTH };
     static void madc_hi_##w_(warp *w, const inst *in, uint32_t m) { mad_carry_##w_(w, in, m, true, CARRY_READS); }     \
     static void madc_lo_cc_##w_(warp *w, const inst *in, uint32_t m) { mad_carry_##w_(w, in, m, false, CARRY_BOTH); }  \
     static void madc_hi_cc_##w_(warp *w, const inst *in, uint32_t m) { mad_carry_##w_(w, in, m, true, CARRY_BOTH); }
-OF_CARRY(32, uint32_t, uint64_t, 32)
-OF_CARRY(64, uint64_t, u128, 64)
+OF_CARRY(32, uint32_t, uint64_t)
+OF_CARRY(64, uint64_t, u128)
 
 #define ROWS_OF_TYPE(t, l)                                                                                             \
     {"add." #t, add_##t, #l ":" #l #l}, {"sub." #t, sub_##t, #l ":" #l #l}, {"min." #t, min_##t, #l ":" #l #l},        \

@@ -370,33 +370,35 @@ static inline bool ordered(const warp *w, int l, const gpu_shadow *s, const reco
     return knows(&rw->all, me->block, r) || (rw->own[l] && knows(rw->own[l], me->block, r));
 }
 
-static bool same_warp(const record *a, const record *b)
+static inline bool same_warp(const record *a, const record *b)
 {
     return a->block == b->block && a->thread / LANES == b->thread / LANES;
 }
 
-static void note_reader(cell *c, record me)
+static inline void note_reader(cell *c, const record *me)
 {
     record *r = c->reader;
-    if (r[0].block == me.block && r[0].thread == me.thread) {
-        r[0] = me;
-        return;
-    }
-    if (same_warp(&r[0], &me)) r[1] = r[0];
-    else r[2] = r[0];
-    r[0] = me;
+    if (r[0].block != me->block || r[0].thread != me->thread) r[same_warp(&r[0], me) ? 1 : 2] = r[0];
+    r[0] = *me;
+}
+
+static bool write_cell(warp *w, int l, const gpu_shadow *s, cell *c, const record *me, int touch)
+{
+    for (int i = 0; i < 3; i++)
+        if (!ordered(w, l, s, &c->reader[i], me)) return report(w, l, &c->reader[i], false, touch), false;
+    const uint16_t in_parts = c->write.split;
+    c->write = *me;
+    c->write.split = in_parts & 1;
+    return true;
 }
 
 /* False after a fault. */
-static bool touch_cell(warp *w, int l, const gpu_shadow *s, cell *c, record me, int touch)
+static inline bool touch_cell(warp *w, int l, const gpu_shadow *s, cell *c, const record *me, int touch)
 {
-    const record *old = ordered(w, l, s, &c->write, &me) ? NULL : &c->write;
-    if (old) return report(w, l, old, true, touch), false;
-    if (!(touch & TOUCH_WRITE)) return note_reader(c, me), true;
-    for (int i = 0; i < 3; i++)
-        if (!ordered(w, l, s, &c->reader[i], &me)) return report(w, l, &c->reader[i], false, touch), false;
-    me.split = c->write.split;
-    c->write = me;
+    if (c->write.launch == me->launch && !ordered(w, l, s, &c->write, me))
+        return report(w, l, &c->write, true, touch), false;
+    if (touch & TOUCH_WRITE) return write_cell(w, l, s, c, me, touch);
+    note_reader(c, me);
     return true;
 }
 
@@ -417,27 +419,32 @@ static record me_of(const warp *w, int l, int touch)
                     .launch = w->block->of->race->number};
 }
 
-static bool touch_bytes(warp *w, gpu_shadow *s, record me, uint64_t at, unsigned bytes, int touch)
+static bool touch_parts(warp *w, gpu_shadow *s, const record *me, uint64_t at, uint64_t end, int touch)
 {
-    const int l = me.thread % LANES;
-    for (const uint64_t end = at + bytes; at < end;) {
-        const uint64_t word = at / 4;
-        const bool whole = at % 4 == 0 && end - at >= 4;
-        if (whole && !s->word[word].write.split) {
-            if (!touch_cell(w, l, s, &s->word[word], me, touch)) return false;
-            at += 4;
-            continue;
-        }
-        if (!s->word[word].write.split) split(s, word);
-        for (; at / 4 == word && at < end; at++)
-            if (!touch_cell(w, l, s, &s->byte[at], me, touch)) return false;
+    for (; at < end; at++) {
+        if (!s->word[at / 4].write.split) split(s, at / 4);
+        if (!touch_cell(w, me->thread % LANES, s, &s->byte[at], me, touch)) return false;
+    }
+    return true;
+}
+
+static inline bool touch_bytes(warp *w, gpu_shadow *s, const record *me, uint64_t at, unsigned bytes, int touch)
+{
+    const uint64_t end = at + bytes;
+    if (at % 4 || bytes % 4) return touch_parts(w, s, me, at, end, touch);
+    for (; at < end; at += 4) {
+        cell *c = &s->word[at / 4];
+        if (c->write.split ? !touch_parts(w, s, me, at, at + 4, touch)
+                           : !touch_cell(w, me->thread % LANES, s, c, me, touch))
+            return false;
     }
     return true;
 }
 
 void race_touch(warp *w, int l, gpu_shadow *s, uint64_t at, unsigned bytes, int touch)
 {
-    touch_bytes(w, s, me_of(w, l, touch), at, bytes, touch);
+    const record me = me_of(w, l, touch);
+    touch_bytes(w, s, &me, at, bytes, touch);
 }
 
 void race_touch_lanes(warp *w, uint32_t mask, gpu_shadow *s, const uint64_t at[LANES], unsigned bytes, int touch)
@@ -445,7 +452,7 @@ void race_touch_lanes(warp *w, uint32_t mask, gpu_shadow *s, const uint64_t at[L
     record me = me_of(w, 0, touch);
     for (uint32_t m = mask; m; m &= m - 1) {
         const int l = __builtin_ctz(m);
-        me.thread = (uint16_t)(w->index * LANES + l);
-        if (!touch_bytes(w, s, me, at[l], bytes, touch)) return;
+        me.thread = (uint16_t)(w->index * LANES + l) & 1023;
+        if (!touch_bytes(w, s, &me, at[l], bytes, touch)) return;
     }
 }
