@@ -171,6 +171,46 @@ static void what_is_ordered_is_no_race(void **state)
     assert_string_equal(said, "");
 }
 
+/* ---- a ring of bulk copies ---- */
+
+static int ring(uint32_t how)
+{
+    char *text = gpu_text("tests/gpu/kernels90.ptx");
+    CUdeviceptr x, y;
+    uint32_t in[8 * 32], out[32];
+    for (uint32_t i = 0; i < 256; i++) in[i] = i * i;
+    WANT(text && !gpu.cuModuleUnload(gpu.kernels) && !gpu.cuModuleLoadData(&gpu.kernels, text));
+    free(text);
+    WANT(!gpu.cuMemAlloc_v2(&x, sizeof in) && !gpu.cuMemAlloc_v2(&y, sizeof out) &&
+         !gpu.cuMemcpyHtoD_v2(x, in, sizeof in));
+    WANT(!gpu_go("ring", 1, 64, 0, NULL, PARAMS(&x, &y, &how)));
+    if (how) return fails(CUDA_ERROR_LAUNCH_FAILED);
+    WANT(!gpu.cuMemcpyDtoH_v2(out, y, sizeof out));
+    for (uint32_t l = 0; l < 32; l++) {
+        uint32_t want = 0;
+        for (uint32_t s = 0; s < 8; s++) want = want * 3 + in[32 * s + l];
+        WANT(out[l] == want);
+    }
+    return 0;
+}
+static int ring_case(void) { return ring(0); }
+static int never_empty_case(void) { return ring(1); }
+static int never_full_case(void) { return ring(2); }
+
+static void a_ring_waits_on_both_sides(void **state)
+{
+    (void)state;
+    for (int seed = 1; seed < 8; seed++) {
+        char settings[80];
+        snprintf(settings, sizeof settings, "SOFT_GPU_CAPABILITY=9.0 SOFT_GPU_SEED=%d", seed);
+        gpu_case(ring_case, settings, said, ROOM);
+        assert_string_equal(said, "");
+        gpu_case(never_empty_case, settings, said, ROOM);
+        gpu_case(never_full_case, settings, said, ROOM);
+        assert_non_null(strstr(said, "a race: it "));
+    }
+}
+
 /* ---- what is not known ends the process ---- */
 
 static int unknown_case(void)
@@ -215,6 +255,7 @@ int main(void)
         cmocka_unit_test(threads_that_wait_for_ever_are_found),
         cmocka_unit_test(races_are_found_whatever_the_order),
         cmocka_unit_test(what_is_ordered_is_no_race),
+        cmocka_unit_test(a_ring_waits_on_both_sides),
         cmocka_unit_test(unknown_instructions_end_the_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

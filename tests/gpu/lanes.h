@@ -77,11 +77,18 @@ static inline const uint32_t *row(const warp *w, int32_t r)
 }
 static inline uint32_t *row_set(const warp *w, int32_t r) { return w->file + (size_t)LANES * (size_t)r; }
 
+/* A row is another one or the same, so lanes never meet. */
+#ifdef __clang__
+#define LANES_APART _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define LANES_APART _Pragma("GCC ivdep")
+#endif
+
 /* body for each lane l of mask. */
 #define EACH_LANE(mask, ...)                                                                                           \
     do {                                                                                                               \
         if ((mask) == ALL_LANES) {                                                                                     \
-            _Pragma("GCC ivdep") for (int l = 0; l < LANES; l++) { __VA_ARGS__ }                                       \
+            LANES_APART for (int l = 0; l < LANES; l++) { __VA_ARGS__ }                                                \
         } else {                                                                                                       \
             for (uint32_t left_ = (mask); left_; left_ &= left_ - 1) {                                                 \
                 const int l = __builtin_ctz(left_);                                                                    \
