@@ -146,7 +146,7 @@ $(BUILD)/tests/%: tests/%.c $(FAKE) $(BUILD)/libinferflow.a $(BUILD)/flags
 # The CUDA driver whose devices are programs, for tests of what calls it.
 $(BUILD)/gpu/libcuda.so.1: $(SOFT_GPU:%.c=$(BUILD)/gpu/%.o)
 	$(call say,LINK,$@)
-	$(Q)$(CC) -shared -o $@.new $^ $(LINK) -lm && mv -f $@.new $@
+	$(Q)$(CC) -shared -Wl,-Bsymbolic -o $@.new $^ $(LINK) -lm && mv -f $@.new $@
 $(BUILD)/gpu/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$<)

@@ -85,9 +85,17 @@ static int half_case(void)
     WANT(!gpu_go("half", 1, 64, 0, NULL, NULL));
     return fails(CUDA_ERROR_LAUNCH_FAILED);
 }
+static int stuck_case(void)
+{
+    CUdeviceptr y;
+    WANT(!gpu.cuMemAlloc_v2(&y, 4) && !gpu.cuMemsetD32_v2(y, 0, 1) && !gpu_go("stuck", 3, 32, 0, NULL, PARAMS(&y)));
+    return fails(CUDA_ERROR_LAUNCH_FAILED);
+}
 static void threads_that_wait_for_ever_are_found(void **state)
 {
     (void)state;
+    gpu_case(stuck_case, "SOFT_GPU_PATIENCE=100000", said, ROOM);
+    assert_non_null(strstr(said, "no block has ended for 100000 instructions"));
     gpu_case(half_case, "", said, ROOM);
     assert_non_null(strstr(said, "wait for each other for ever"));
 }

@@ -4,6 +4,7 @@
  *   SOFT_GPU_MEMORY=1024      MiB of each
  *   SOFT_GPU_CAPABILITY=8.0   compute capability
  *   SOFT_GPU_SEED=1           of the order of streams, blocks and warps
+ *   SOFT_GPU_PATIENCE=2^30    a launch fails of which no block has ended for so many instructions of warps
  *   SOFT_GPU_COUNT=FILE       calls, launches, kernels that ran (those of graphs too), copies and bytes as JSON when
  * the                             process ends
  *   SOFT_GPU_RACES=0          does not look for races: twice as fast
@@ -20,8 +21,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-drv_settings drv_set = {
-    .devices = 4, .major = 8, .minor = 0, .multiprocessors = 4, .memory = (size_t)1 << 30, .seed = 1};
+drv_settings drv_set = {.devices = 4,
+                        .major = 8,
+                        .minor = 0,
+                        .multiprocessors = 4,
+                        .memory = (size_t)1 << 30,
+                        .seed = 1,
+                        .patience = UINT64_C(1) << 30};
 drv_counts drv_count;
 
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
@@ -62,6 +68,7 @@ static void read_settings(void)
     if (drv_set.devices > GPU_DEVICES) drv_set.devices = GPU_DEVICES;
     drv_set.memory = (size_t)setting("SOFT_GPU_MEMORY", drv_set.memory >> 20) << 20;
     drv_set.seed = setting("SOFT_GPU_SEED", drv_set.seed);
+    drv_set.patience = setting("SOFT_GPU_PATIENCE", drv_set.patience);
     const char *capability = getenv("SOFT_GPU_CAPABILITY"), *fail = getenv("SOFT_GPU_FAIL");
     if (capability && sscanf(capability, "%d.%d", &drv_set.major, &drv_set.minor) != 2)
         drv_say("SOFT_GPU_CAPABILITY=%s is no capability", capability);

@@ -82,3 +82,6 @@ CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b)
     if (!r) *ms = (float)(b->at - a->at);
     return drv_leave(r);
 }
+
+/* cuda.h of CUDA 13 gives it this name. */
+CUresult cuEventElapsedTime_v2(float *ms, CUevent a, CUevent b) { return cuEventElapsedTime(ms, a, b); }

@@ -69,6 +69,7 @@ static bool kernel_step(op *o, int64_t budget)
         o->running = launch_new(o->fn->of->p, o->fn->index, o->grid, o->dim, o->dynamic);
         o->running->device = o->cx->device;
         o->running->random = drv_set.seed;
+        o->running->patience = drv_set.patience;
         memcpy(o->running->params, o->params, PARAM_BYTES);
     }
     if (!launch_run(o->running, budget)) return false;

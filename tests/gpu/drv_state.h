@@ -12,7 +12,7 @@
 typedef struct drv_settings {
     int devices, major, minor, multiprocessors;
     size_t memory; /* of a device */
-    uint64_t seed;
+    uint64_t seed, patience;
 } drv_settings;
 extern drv_settings drv_set;
 

@@ -2,6 +2,7 @@
  * written. */
 #define _GNU_SOURCE
 #include "tests/gpu/gpu_memory.h"
+#include "tests/gpu/race.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,6 +99,8 @@ gpu_range *gpu_range_pin(void *host, size_t size)
 void gpu_range_free(gpu_range *r)
 {
     r->freed = true;
+    race_shadow_free(r->shadow);
+    r->shadow = NULL;
     if (r->device >= 0) memory.taken[r->device] -= r->size;
     if (r->mapped) {
         mmap(r->host - GUARD, r->mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);

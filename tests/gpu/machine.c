@@ -295,9 +295,13 @@ bool launch_run(launch *l, int64_t budget)
             l->resident[i] = l->resident[--l->n_resident];
             block_keep(l->p, b);
             l->idle = 0;
-        } else if (l->idle > PATIENCE && l->window < RESIDENT) { /* they may wait for one that has not begun */
+        } else if (l->idle > PATIENCE && l->next < l->count && l->window < RESIDENT) {
+            /* They may wait for one that has not begun. */
             l->window++;
             l->idle = 0;
+        } else if (l->idle > l->patience) {
+            machine_fault(&b->warps[0], 0, FAULT_LAUNCH, "no block has ended for %llu instructions",
+                          (unsigned long long)l->patience);
         }
     }
     return l->fault || (!l->n_resident && l->next == l->count);

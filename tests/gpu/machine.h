@@ -41,6 +41,7 @@ typedef struct launch {
     int n_resident, window;
     block **resident;
     uint64_t idle;         /* instructions since a block has ended */
+    uint64_t patience;     /* how many of them are too many */
     int fault;             /* an error of the driver's, 0 for none */
     gpu_range *near[NEAR]; /* where an instruction's last address was, by its place */
     uint64_t random;
