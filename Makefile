@@ -143,14 +143,15 @@ $(BUILD)/tests/%: tests/%.c $(FAKE) $(BUILD)/libinferflow.a $(BUILD)/flags
 	$(Q)$(CC) $(FLAGS) $(INCLUDE) -MMD -MP -MF $(BUILD)/tests/$*.d -o $@ $< $(FAKE) $(BUILD)/libinferflow.a \
 	  $(LINK) -lcmocka $(LDLIBS)
 
-# The CUDA driver whose devices are programs, for tests of what calls it.
+# The CUDA driver whose devices are programs, for tests of what calls it. A register is read as whatever type an
+# instruction says.
 $(BUILD)/gpu/libcuda.so.1: $(SOFT_GPU:%.c=$(BUILD)/gpu/%.o)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared -Wl,-Bsymbolic -o $@.new $^ $(LINK) -lm && mv -f $@.new $@
 $(BUILD)/gpu/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
-	$(Q)$(CC) $(FLAGS) -fPIC -ftree-vectorize $(INCLUDE) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(FLAGS) -fPIC -ftree-vectorize -fno-strict-aliasing $(INCLUDE) -MMD -MP -c -o $@ $<
 GPU_TESTS = $(filter $(BUILD)/tests/t_gpu_%,$(TESTS))
 $(GPU_TESTS): $(BUILD)/gpu/libcuda.so.1
 

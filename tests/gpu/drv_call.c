@@ -4,7 +4,7 @@
  *   SOFT_GPU_MEMORY=1024      MiB of each
  *   SOFT_GPU_CAPABILITY=8.0   compute capability
  *   SOFT_GPU_SEED=1           of the order of streams, blocks and warps
- *   SOFT_GPU_PATIENCE=2^30    a launch fails of which no block has ended for so many instructions of warps
+ *   SOFT_GPU_PATIENCE=1073741824  a launch fails of which no block has ended for so many instructions of warps
  *   SOFT_GPU_COUNT=FILE       calls, launches, kernels that ran (those of graphs too), copies and bytes as JSON when
  * the                             process ends
  *   SOFT_GPU_RACES=0          does not look for races: twice as fast

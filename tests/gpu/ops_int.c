@@ -75,18 +75,25 @@ enum { CARRY_SETS, CARRY_READS, CARRY_BOTH };
         if (how != CARRY_READS) w->carry = (w->carry & ~(1u << l)) | (uint32_t)(v >> w_) << l;                         \
         return (W)v;                                                                                                   \
     }                                                                                                                  \
+    /* The flags are one word, so lanes go one after the other. */                                                     \
     static void sum_carry_##w_(warp *w, const inst *in, uint32_t mask, bool minus, int how)                            \
     {                                                                                                                  \
         W *d = (W *)row_set(w, in->o[0]);                                                                              \
         const W *a = (const W *)row(w, in->o[1]), *b = (const W *)row(w, in->o[2]);                                    \
-        EACH_LANE(mask, d[l] = carry_##w_(w, l, a[l], minus ? (W)~b[l] : b[l], how, minus););                          \
+        for (uint32_t m = mask; m; m &= m - 1) {                                                                       \
+            const int l = __builtin_ctz(m);                                                                            \
+            d[l] = carry_##w_(w, l, a[l], minus ? (W)~b[l] : b[l], how, minus);                                        \
+        }                                                                                                              \
     }                                                                                                                  \
     static void mad_carry_##w_(warp *w, const inst *in, uint32_t mask, bool high, int how)                             \
     {                                                                                                                  \
         W *d = (W *)row_set(w, in->o[0]);                                                                              \
         const W *a = (const W *)row(w, in->o[1]), *b = (const W *)row(w, in->o[2]), *c = (const W *)row(w, in->o[3]);  \
-        EACH_LANE(mask, const WIDE v = (WIDE)a[l] * b[l];                                                              \
-                  d[l] = carry_##w_(w, l, high ? (W)(v >> w_) : (W)v, c[l], how, 0););                                 \
+        for (uint32_t m = mask; m; m &= m - 1) {                                                                       \
+            const int l = __builtin_ctz(m);                                                                            \
+            const WIDE v = (WIDE)a[l] * b[l];                                                                          \
+            d[l] = carry_##w_(w, l, high ? (W)(v >> w_) : (W)v, c[l], how, 0);                                         \
+        }                                                                                                              \
     }                                                                                                                  \
     static void add_cc_##w_(warp *w, const inst *in, uint32_t m) { sum_carry_##w_(w, in, m, false, CARRY_SETS); }      \
     static void addc_##w_(warp *w, const inst *in, uint32_t m) { sum_carry_##w_(w, in, m, false, CARRY_READS); }       \
