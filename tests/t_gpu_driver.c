@@ -150,6 +150,7 @@ static int graph_case(void)
         WANT(!gpu.cuMemcpyDtoH_v2(got, y, 4) && !gpu.cuMemcpyDtoH_v2(got + 1, z, 4));
         WANT(got[0] == (10 * i * 3 + 1) * 3 + 2 && got[1] == zs);
     }
+    WANT(!gpu.cuEventQuery(ended) && !gpu.cuStreamWaitEvent(t, begun, 0)); /* as if they had never been recorded */
     WANT(!gpu.cuGraphExecDestroy(x) && !gpu.cuEventDestroy_v2(begun) && !gpu.cuEventDestroy_v2(ended));
     return 0;
 }

@@ -1,15 +1,15 @@
 /* drv_call.c - what every call of the software driver begins and ends with, and its settings.
  *
- *   SOFT_GPU_DEVICES=4        how many devices
- *   SOFT_GPU_MEMORY=1024      MiB of each
- *   SOFT_GPU_CAPABILITY=8.0   compute capability
- *   SOFT_GPU_SEED=1           of the order of streams, blocks and warps
+ *   SOFT_GPU_DEVICES=4            how many devices
+ *   SOFT_GPU_MEMORY=1024          MiB of each
+ *   SOFT_GPU_CAPABILITY=8.0       compute capability
+ *   SOFT_GPU_SEED=1               of the order of streams, blocks and warps
  *   SOFT_GPU_PATIENCE=1073741824  a launch fails of which no block has ended for so many instructions of warps
- *   SOFT_GPU_COUNT=FILE       calls, launches, kernels that ran (those of graphs too), copies and bytes as JSON when
- * the                             process ends
- *   SOFT_GPU_RACES=0          does not look for races: twice as fast
- *   SOFT_GPU_FAIL=12          the 12th call fails; cuMemAlloc:3: the third call of that function. Allocations answer
- *                             that memory is out, other calls CUDA_ERROR_UNKNOWN
+ *   SOFT_GPU_RACES=0              does not look for races: twice as fast
+ *   SOFT_GPU_COUNT=FILE           writes calls, launches, kernels that ran (those of graphs too), copies and bytes as
+ *                                 JSON when the process ends
+ *   SOFT_GPU_FAIL=12              the 12th call fails; cuMemAlloc:3: the third call of that function. Allocations
+ * answer                                 that memory is out, other calls CUDA_ERROR_UNKNOWN
  *
  * Devices differ from real ones in that every misuse that they notice ends in an error or in a message. */
 #define _GNU_SOURCE

@@ -124,6 +124,7 @@ static void begin(context *cx, int device)
     if (!cx->null_stream) abort();
     *cx->null_stream = (stream){.cx = cx, .blocking = true, .alive = true, .next = cx->streams};
     cx->streams = cx->null_stream;
+    stream_know_context(cx);
 }
 
 static void finish(context *cx)

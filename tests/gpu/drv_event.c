@@ -58,7 +58,7 @@ CUresult cuEventSynchronize(CUevent e)
     CUresult r = drv_enter("cuEventSynchronize", CALL_CONTEXT);
     drv_count.synchronizations++;
     if (!r && !e) r = CUDA_ERROR_INVALID_HANDLE;
-    if (!r && e->capture) e->capture->broken = true, r = CUDA_ERROR_CAPTURED_EVENT;
+    if (!r && capture_of(e)) e->capture->broken = true, r = CUDA_ERROR_CAPTURED_EVENT;
     if (!r && e->recorded) r = stream_run_until(e->s, e->count);
     return drv_leave(r);
 }
@@ -67,7 +67,7 @@ CUresult cuEventQuery(CUevent e)
 {
     CUresult r = drv_enter("cuEventQuery", CALL_CONTEXT);
     if (!r && !e) r = CUDA_ERROR_INVALID_HANDLE;
-    if (!r && e->capture) e->capture->broken = true, r = CUDA_ERROR_CAPTURED_EVENT;
+    if (!r && capture_of(e)) e->capture->broken = true, r = CUDA_ERROR_CAPTURED_EVENT;
     if (r || !e->recorded) return drv_leave(r);
     if (e->s->done < e->count) stream_progress();
     if (e->cx->broken) return drv_leave(e->cx->broken);

@@ -32,6 +32,7 @@ static capture *captures;
 CUresult capture_forbids(void)
 {
     for (capture *c = captures; c; c = c->next) {
+        if (c->ended) continue;
         const bool mine = pthread_equal(c->thread, pthread_self());
         if (c->mode == CAPTURE_RELAXED || (c->mode == CAPTURE_THREAD && !mine)) continue;
         c->broken = true;
@@ -68,6 +69,8 @@ void capture_record(event *e, stream *s)
     e->n_tail = 0;
     follow(&e->tail, &e->n_tail, s->tail, s->n_tail);
 }
+
+capture *capture_of(const event *e) { return e->capture && !e->capture->ended ? e->capture : NULL; }
 
 CUresult capture_wait(stream *s, const event *e)
 {
@@ -133,12 +136,6 @@ static node *copy_nodes(const node *from, int n)
     return nodes;
 }
 
-static void leave_streams(const capture *c)
-{
-    for (stream *s = c->origin->cx->streams; s; s = s->next)
-        if (s->capture == c) s->capture = NULL;
-}
-
 CUresult cuStreamEndCapture(CUstream s, CUgraph *out)
 {
     CUresult r = drv_enter("cuStreamEndCapture", CALL_CONTEXT);
@@ -154,12 +151,8 @@ CUresult cuStreamEndCapture(CUstream s, CUgraph *out)
     r = c->broken   ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
         : joined(c) ? CUDA_SUCCESS
                     : CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
-    leave_streams(c);
-    for (capture **at = &captures; *at; at = &(*at)->next)
-        if (*at == c) {
-            *at = c->next;
-            break;
-        }
+    stream_leave_capture(c);
+    c->ended = true;
     if (r) {
         free_nodes(c->nodes, c->n_node);
     } else {
@@ -167,7 +160,8 @@ CUresult cuStreamEndCapture(CUstream s, CUgraph *out)
         if (!*out) abort();
         **out = (graph){c->n_node, c->nodes};
     }
-    free(c); /* events that were recorded in it are not asked any more */
+    c->nodes = NULL;
+    c->n_node = 0;
     return drv_leave(r);
 }
 

@@ -44,8 +44,7 @@ context *drv_current(void);
 typedef struct module {
     context *cx;
     program *p;
-    int n_function;
-    struct function *functions;
+    struct function *functions; /* of the program, by index */
 } module;
 
 typedef struct function {
@@ -104,6 +103,10 @@ CUresult stream_add(stream *s, op *o);
 /* Runs work in an order of the seed's until the stream has done count. */
 CUresult stream_run_until(stream *s, uint64_t count);
 CUresult stream_run_context(context *cx);
+/* No stream of any context is captured by c any more. */
+void stream_leave_capture(const struct capture *c);
+/* The driver knows of a context that streams may lie in. */
+void stream_know_context(context *cx);
 /* Frees all streams of a context that has ended. */
 void stream_forget_context(context *cx);
 /* A little work of somebody's. False where nothing could go on. */
@@ -128,7 +131,7 @@ typedef struct node {
 } node;
 typedef struct capture {
     int mode;
-    bool broken;
+    bool broken, ended; /* ended: only events remember it */
     stream *origin;
     pthread_t thread;
     int n_node;
@@ -142,6 +145,8 @@ CUresult capture_add(stream *s, op *o);
 CUresult capture_forbids(void);
 /* An event of a capture stands for its stream's nodes; a stream that waits for it joins. */
 void capture_record(event *e, stream *s);
+/* The capture that the event was recorded in, while it lasts. */
+struct capture *capture_of(const event *e);
 CUresult capture_wait(stream *s, const event *e);
 /* A graph on its way: step it; true when done. */
 bool graph_run_step(struct graph_run *r);

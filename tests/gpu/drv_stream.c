@@ -19,7 +19,7 @@ static uint64_t chance(void)
     return machine_random(&state);
 }
 
-static void know_context(context *cx)
+void stream_know_context(context *cx)
 {
     for (int i = 0; i < n_context; i++)
         if (contexts[i] == cx) return;
@@ -69,7 +69,6 @@ CUresult stream_add(stream *s, op *o)
         op_free(o);
         return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     }
-    know_context(s->cx);
     order_with_null(s, o);
     if (s->last) s->last->next = o;
     else s->first = o;
@@ -141,6 +140,13 @@ CUresult stream_run_context(context *cx)
         if (r) return r;
     }
     return cx->broken;
+}
+
+void stream_leave_capture(const capture *c)
+{
+    for (int i = 0; i < n_context; i++)
+        for (stream *s = contexts[i]->streams; s; s = s->next)
+            if (s->capture == c) s->capture = NULL;
 }
 
 void stream_forget_context(context *cx)
@@ -216,7 +222,7 @@ CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned int flags)
     stream *t = r ? NULL : stream_of(s);
     if (!r && (!t || !e)) r = CUDA_ERROR_INVALID_HANDLE;
     if (r) return drv_leave(r);
-    if (e->capture) return drv_leave(capture_wait(t, e));
+    if (capture_of(e)) return drv_leave(capture_wait(t, e));
     if (t->capture && e->recorded) return t->capture->broken = true, drv_leave(CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
     if (!e->recorded) return drv_leave(CUDA_SUCCESS);
     op *o = op_new(OP_NOTHING, t->cx);

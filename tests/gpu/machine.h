@@ -48,7 +48,7 @@ typedef struct launch {
     struct race_launch *race;
 } launch;
 
-enum { FAULT_ADDRESS = 700, FAULT_LAUNCH = 719, FAULT_MISALIGNED = 716, FAULT_INSTRUCTION = 715, FAULT_ASSERT = 710 };
+enum { FAULT_ADDRESS = 700, FAULT_LAUNCH = 719, FAULT_MISALIGNED = 716, FAULT_INSTRUCTION = 715 };
 
 /* Grid and block are checked by the caller. */
 launch *launch_new(program *p, int function, const uint32_t grid[3], const uint32_t dim[3], uint32_t dynamic);
@@ -57,7 +57,7 @@ bool launch_run(launch *l, int64_t budget);
 void launch_free(launch *l);
 /* Frees what launches of p have kept for the next ones. */
 void machine_forget(program *p);
-/* Instructions of warps and of lanes that ran in this process. */
+/* Instructions of warps that ran in this process. */
 extern uint64_t machine_warp_instructions;
 
 /* A warp's instruction has failed for a lane: a line on stderr, and the launch ends. */

@@ -33,7 +33,6 @@ static inline uint64_t f64_bits(double v)
     memcpy(&bits, &v, 8);
     return bits;
 }
-static inline bool f32_nan(uint32_t bits) { return (bits & 0x7fffffff) > 0x7f800000; }
 static inline double bf16_value(uint32_t bits) { return f32_of(bits << 16); }
 double f16_value(uint32_t bits);
 
