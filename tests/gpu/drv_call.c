@@ -9,7 +9,7 @@
  *   SOFT_GPU_COUNT=FILE           writes calls, launches, kernels that ran (those of graphs too), copies and bytes as
  *                                 JSON when the process ends
  *   SOFT_GPU_FAIL=12              the 12th call fails; cuMemAlloc:3: the third call of that function. Allocations
- * answer                                 that memory is out, other calls CUDA_ERROR_UNKNOWN
+ *                                 answer that memory is out, other calls CUDA_ERROR_UNKNOWN
  *
  * Devices differ from real ones in that every misuse that they notice ends in an error or in a message. */
 #define _GNU_SOURCE
