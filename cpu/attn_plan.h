@@ -5,25 +5,8 @@
  * there are too few units to share evenly, workers take the ranges of ATTN_RANGE keys of each unit one by one and
  * merge them afterwards in the order of the contract, so this choice changes no bit. */
 #pragma once
-#include "core/attn_mask.h"
 #include "cpu/cpu.h"
-
-static inline attn_mask attn_mask_of(const run *r, const op *o)
-{
-    const program *p = r->seg->p;
-    attn_mask s = {.rows = step_rows_of(r->st, p->tensors[o->out].axis),
-                   .keys = step_rows_of(r->st, p->states[o->state].axis),
-                   .window = o->u.attn.window,
-                   .ahead = o->u.attn.ahead,
-                   .chunk = o->u.attn.chunk,
-                   .heads = o->u.attn.heads};
-    if (o->u.attn.bias == BIAS_BUCKETS) {
-        s.values = arg_at(r, o->in[ATTN_BIAS]);
-        s.table = arg_at(r, o->in[ATTN_TABLE]);
-        s.reach = (int)(arg_dim(r, o->in[ATTN_TABLE]) / 2);
-    }
-    return s;
-}
+#include "ops/attn_keys.h"
 
 enum { ATTN_LINES = 48 }; /* maximum number of lines of a unit */
 

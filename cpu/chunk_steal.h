@@ -36,7 +36,7 @@ static inline uint64_t steal_word(uint32_t turn, int64_t first, int64_t end)
 /* Every worker calls it once per op, with equal arguments. */
 static inline chunk_steal steal_start(const run *r, int worker, int workers, int64_t chunks, bool in_order)
 {
-    const cpu_work *work = &r->seg->on->work;
+    const cpu_work *work = &r->on->work;
     chunk_run *runs = workers == 1 ? work->solo : work->runs;
     return (chunk_steal){runs, worker, workers, ++runs[worker].turn, chunks, in_order};
 }

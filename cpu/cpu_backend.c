@@ -2,7 +2,7 @@
  *
  * All workers walk the ops together. compile() puts a barrier before an op only when it touches memory that an op
  * since the last barrier wrote, or writes memory that one of them read. Consecutive elementwise ops over the same
- * elements need none: cpu_share divides all elements of the output among workers, so each worker reads its own
+ * elements need none: run_share divides all elements of the output among workers, so each worker reads its own
  * results. A run of ops in the fuse table counts as one op. In small steps all ops from one matrix or attention to the
  * next (norms, rotations, activations ...) are done inside one barrier, by the last worker to arrive: a Llama layer
  * has five barriers instead of fifteen.
@@ -52,8 +52,8 @@ static void cpu_close(dev *d)
 {
     if (!d) return;
     for (uint32_t i = 0; d->held && i < d->p->n_weight; i++) cpu_weight_drop(&d->held[i]);
-    for (uint32_t i = 0; d->kv && i < d->p->n_state; i++) mem_unmap(d->kv[i].own, d->kv[i].own_bytes);
-    for (uint32_t i = 0; d->slots && i < d->p->n_state; i++) mem_unmap(d->slots[i].own, d->slots[i].own_bytes);
+    for (int g = 0; g < GROUP_MAX; g++) mem_unmap(d->pages[g], d->pages_bytes[g]);
+    mem_unmap(d->slot_memory, d->slot_bytes);
     cpu_work_close(&d->work);
     pool_close(d->team);
     mem_free(d->held);
@@ -122,57 +122,25 @@ static uint64_t cpu_budget(const dev *d)
  * written. */
 static int kv_open(dev *d, int group, err *e)
 {
-    uint64_t bytes = 0, pages = (uint64_t)d->cache.n_page[group], all;
-    kv_store *first = NULL;
-    for (uint32_t i = 0; i < d->p->n_op; i++) {
-        const op *o = &d->p->ops[i];
-        if (o->kind != OP_KV_PUT || d->p->states[o->state].group != group || d->kv[o->state].k_page) continue;
-        kv_store *s = &d->kv[o->state];
-        kv_layout(s, &d->p->states[o->state], d->cache.k_type, d->cache.v_type);
-        bytes += s->k_page + s->v_page;
-        if (!first) first = s;
-    }
-    if (!first) return OK;
-    first->own = mem_mul(bytes, pages, &all) ? mem_map(all) : NULL;
-    if (!first->own) return err_set(e, ERR_MEMORY, "out of memory for a cache of %" PRIu64 " pages", pages);
-    first->own_bytes = all;
-    uint8_t *at = first->own;
-    for (uint32_t i = 0; i < d->p->n_state; i++) {
-        kv_store *s = &d->kv[i];
-        if (s->k || !s->k_page || d->p->states[i].group != group) continue;
-        s->k = at;
-        s->v = at + s->k_page;
-        s->stride = bytes;
-        at += s->k_page + s->v_page;
-    }
+    const cache_options *c = &d->cache;
+    const uint64_t pages = (uint64_t)c->n_page[group], bytes = kv_place(d->kv, d->p, group, c->k_type, c->v_type, NULL);
+    if (!bytes) return OK;
+    d->pages[group] = mem_mul(bytes, pages, &d->pages_bytes[group]) ? mem_map(d->pages_bytes[group]) : NULL;
+    if (!d->pages[group]) return err_set(e, ERR_MEMORY, "out of memory for a cache of %" PRIu64 " pages", pages);
+    kv_place(d->kv, d->p, group, c->k_type, c->v_type, d->pages[group]);
     return OK;
 }
 
 /* Memory for the slots of the states that the device has. */
 static int slots_open(dev *d, err *e)
 {
-    uint64_t floats = 0, slots = (uint64_t)d->cache.n_slot, all;
-    slot_store *first = NULL;
-    for (uint32_t i = 0; i < d->p->n_op; i++) {
-        const op *o = &d->p->ops[i];
-        if (!op_is(o, OPF_SLOT)) continue;
-        slot_store *s = &d->slots[o->state];
-        s->stride = floats; /* for now: the place in a slot */
-        floats += ((uint64_t)d->p->states[o->state].slot_floats + LANES - 1) / LANES * LANES;
-        if (!first) first = s;
-    }
-    if (!first) return OK;
-    if (slots < 2)
+    const uint64_t floats = slots_place(d->slots, d->p, NULL), slots = (uint64_t)d->cache.n_slot;
+    if (!floats) return OK;
+    if (d->cache.n_slot < 2)
         return err_set(e, ERR_USAGE, "a sequence of this model takes two slots, the device has %d", d->cache.n_slot);
-    first->own = mem_mul(floats * sizeof(float), slots, &all) ? mem_map(all) : NULL;
-    if (!first->own) return err_set(e, ERR_MEMORY, "out of memory for %" PRIu64 " slots of states", slots);
-    first->own_bytes = all;
-    for (uint32_t i = 0; i < d->p->n_op; i++) {
-        if (!op_is(&d->p->ops[i], OPF_SLOT)) continue;
-        slot_store *s = &d->slots[d->p->ops[i].state];
-        s->at = (float *)first->own + s->stride;
-        s->stride = floats;
-    }
+    d->slot_memory = mem_mul(floats * sizeof(float), slots, &d->slot_bytes) ? mem_map(d->slot_bytes) : NULL;
+    if (!d->slot_memory) return err_set(e, ERR_MEMORY, "out of memory for %" PRIu64 " slots of states", slots);
+    slots_place(d->slots, d->p, d->slot_memory);
     return OK;
 }
 
@@ -181,9 +149,9 @@ static void touch_pages(dev *d)
 {
     enum { MOST = 256 << 20, STEP = 4096 };
     uint64_t all = 0;
-    for (uint32_t i = 0; i < d->p->n_state; i++) all += d->kv[i].own_bytes;
-    for (uint32_t i = 0; i < d->p->n_state && all <= MOST; i++)
-        for (uint64_t at = 0; at < d->kv[i].own_bytes; at += STEP) ((volatile uint8_t *)d->kv[i].own)[at] = 0;
+    for (int g = 0; g < GROUP_MAX; g++) all += d->pages_bytes[g];
+    for (int g = 0; g < GROUP_MAX && all <= MOST; g++)
+        for (uint64_t at = 0; at < d->pages_bytes[g]; at += STEP) ((volatile uint8_t *)d->pages[g])[at] = 0;
 }
 
 static int cpu_cache_open(dev *d, const cache_options *o, err *e)
@@ -361,7 +329,7 @@ static void show_taps(const run *r, ref done)
 /* Whether op i is cheaper on one worker than shared. */
 static bool light(const run *r, uint32_t i)
 {
-    const op *o = &r->seg->p->ops[i];
+    const op *o = &r->p->ops[i];
     if (op_is(o, OPF_HEAVY)) return false;
     ref t = o->out ? o->out : o->in[0];
     return arg_rows(r, t) * arg_dim(r, t) <= LIGHT;
@@ -372,12 +340,12 @@ static bool light(const run *r, uint32_t i)
 static bool fuses(const run *r) { return r->st->n_tap == 0 && r->st->n[AXIS_TOK] + r->st->n[AXIS_ENC] > ACT_ALONE; }
 
 /* Does op i, or the fused run that begins with it, and returns how many ops that were. */
-static uint32_t do_ops(const run *r, bool fuse, uint32_t i, int worker, int workers)
+static uint32_t do_ops(const cpu_run *at, bool fuse, uint32_t i, int worker, int workers)
 {
-    const segment *s = r->seg;
-    const compiled *c = s->compiled;
-    const cpu_table *table = s->on->table;
-    const op *o = &s->p->ops[i];
+    const run *r = &at->r;
+    const compiled *c = at->seg->compiled;
+    const cpu_table *table = r->on->table;
+    const op *o = &r->p->ops[i];
     int row = fuse ? c->fused[i] : FUSE_NONE;
     if (row >= 0) table->fused[row](r, o, worker, workers);
     else cpu_kernel(table, o->kind)(r, o, worker, workers);
@@ -386,28 +354,29 @@ static uint32_t do_ops(const run *r, bool fuse, uint32_t i, int worker, int work
 
 /* Ops op0 … op1 - 1 of a run. */
 typedef struct light_ops {
-    const run *r;
+    const cpu_run *at;
     uint32_t op0, op1;
 } light_ops;
 
 static void run_light(void *arg)
 {
     const light_ops *l = arg;
-    const bool fuse = fuses(l->r);
-    for (uint32_t i = l->op0; i < l->op1;) i += do_ops(l->r, fuse, i, 0, 1);
+    const bool fuse = fuses(&l->at->r);
+    for (uint32_t i = l->op0; i < l->op1;) i += do_ops(l->at, fuse, i, 0, 1);
 }
 
 static void run_ops(void *arg, int worker, int workers)
 {
-    const run *r = arg;
-    const segment *s = r->seg;
+    const cpu_run *at = arg;
+    const run *r = &at->r;
+    const segment *s = at->seg;
     const compiled *c = s->compiled;
-    dev *d = s->on;
+    dev *d = r->on;
     const bool fuse = fuses(r);
-    const uint32_t end = s->ends[r->stretch];
+    const uint32_t end = s->ends[at->stretch];
     bool waited = false; /* a barrier has just been */
-    for (uint32_t i = stretch_begin(s, r->stretch); i < end;) {
-        light_ops l = {r, i, i};
+    for (uint32_t i = stretch_begin(s, at->stretch); i < end;) {
+        light_ops l = {at, i, i};
         while (workers > 1 && r->st->n_tap == 0 && l.op1 < end && light(r, l.op1)) l.op1 += run_length(c, fuse, l.op1);
         if (l.op1 > i) { /* the barriers between them become one */
             pool_barrier_do(d->team, worker, run_light, &l);
@@ -418,7 +387,7 @@ static void run_ops(void *arg, int worker, int workers)
         if (c->barrier[fuse][i] && workers > 1 && !waited) pool_barrier(d->team, worker);
         waited = false;
         ref out = s->p->ops[i].out;
-        i += do_ops(r, fuse, i, worker, workers);
+        i += do_ops(at, fuse, i, worker, workers);
         if (r->st->n_tap == 0) continue;
         if (workers > 1) pool_barrier(d->team, worker); /* buffers are reused: tap while the values are there */
         if (worker == 0) show_taps(r, out);
@@ -426,23 +395,24 @@ static void run_ops(void *arg, int worker, int workers)
     }
 }
 
-static void run_stretch(const run *r)
+static void run_stretch(const cpu_run *at)
 {
-    stretch_work *w = &((compiled *)r->seg->compiled)->works[r->stretch];
-    pool *p = r->seg->on->team;
+    const run *r = &at->r;
+    stretch_work *w = &((compiled *)at->seg->compiled)->works[at->stretch];
+    pool *p = r->on->team;
     uint64_t work = 1;
     for (int i = 0; i < AXIS_COUNT; i++) work += w->multiplies[i] * (uint64_t)r->st->n[i];
-    if (work >= ALWAYS_SHARED || pool_workers(p) == 1 || r->seg->on->share_all) {
-        pool_run(p, run_ops, (void *)r);
+    if (work >= ALWAYS_SHARED || pool_workers(p) == 1 || r->on->share_all) {
+        pool_run(p, run_ops, (void *)at);
         return;
     }
     struct pace *t = &w->pace[63 - __builtin_clzll(work)];
-    uint32_t at = t->steps++ % ROUND;
-    bool trial = at < 2 * TRIAL, shared = trial ? at < TRIAL : t->seconds[1] < t->seconds[0];
+    uint32_t turn = t->steps++ % ROUND;
+    bool trial = turn < 2 * TRIAL, shared = trial ? turn < TRIAL : t->seconds[1] < t->seconds[0];
     double start = clock_now();
-    if (shared) pool_run(p, run_ops, (void *)r);
-    else run_ops((void *)r, 0, 1);
-    if (trial && at % TRIAL) {
+    if (shared) pool_run(p, run_ops, (void *)at);
+    else run_ops((void *)at, 0, 1);
+    if (trial && turn % TRIAL) {
         double *mean = &t->seconds[shared], took = clock_now() - start;
         *mean = *mean > 0 ? 0.7 * *mean + 0.3 * took : took;
     }
@@ -455,7 +425,7 @@ static int cpu_start(dev *d, const segment *s, uint32_t stretch, const step *st,
         rc = check_page(d, st->copies[i].group, st->copies[i].from, e);
         if (!rc) rc = check_page(d, st->copies[i].group, st->copies[i].to, e);
     }
-    if (!rc) d->started = (run){.seg = s, .st = st, .act = ((compiled *)s->compiled)->act, .stretch = stretch};
+    if (!rc) d->started = (cpu_run){cpu_run_of(d, s->p, st, ((compiled *)s->compiled)->act), s, stretch};
     return rc;
 }
 
@@ -463,12 +433,12 @@ static int cpu_start(dev *d, const segment *s, uint32_t stretch, const step *st,
 static int cpu_wait(dev *d, err *e)
 {
     (void)e;
-    const run r = d->started;
-    d->started = (run){0};
-    if (!r.seg) return OK;
-    for (int32_t i = 0; i < r.st->n_copy && r.stretch == 0; i++) copy_page(d, &r.st->copies[i]);
-    if (r.stretch) show_taps(&r, r.seg->p->ops[r.seg->ends[r.stretch - 1]].out);
-    run_stretch(&r);
+    const cpu_run at = d->started;
+    d->started = (cpu_run){.seg = NULL};
+    if (!at.seg) return OK;
+    for (int32_t i = 0; i < at.r.st->n_copy && at.stretch == 0; i++) copy_page(d, &at.r.st->copies[i]);
+    if (at.stretch) show_taps(&at.r, at.r.p->ops[at.seg->ends[at.stretch - 1]].out);
+    run_stretch(&at);
     return OK;
 }
 
@@ -525,8 +495,8 @@ static uint64_t cpu_held_bytes(const dev *d)
 {
     uint64_t sum = d->work.bytes;
     for (uint32_t i = 0; i < d->p->n_weight; i++) sum += d->held[i].own_bytes;
-    for (uint32_t i = 0; i < d->p->n_state; i++) sum += d->kv[i].own_bytes + d->slots[i].own_bytes;
-    return sum;
+    for (int g = 0; g < GROUP_MAX; g++) sum += d->pages_bytes[g];
+    return sum + d->slot_bytes;
 }
 
 const backend cpu_backend = {

@@ -12,7 +12,7 @@ const cpu_table cpu_table_c = {
     .isa = "c",
     .op =
         {
-#define X(id, name, facts, doc) [OP_##id] = cpu_##name,
+#define X(id, name, facts, doc) [OP_##id] = def_##name,
             KERNEL_LIST(X)
 #undef X
         },
@@ -50,7 +50,7 @@ const cpu_table *cpu_kernels_named(const char *name)
 int cpu_work_open(cpu_work *w, const program *p, const int max_rows[AXIS_COUNT], const cache_options *cache,
                   int workers, err *e)
 {
-    uint64_t floats = 4096, shared = 0, pages = 0;
+    uint64_t floats = run_scratch_floats(p), shared = 0, pages = 0;
     int64_t rows = 0;
     for (int i = AXIS_TOK; i < AXIS_COUNT; i++)
         if (max_rows[i] > rows) rows = max_rows[i];

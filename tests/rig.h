@@ -79,7 +79,7 @@ static inline void rig_open(rig *g, uint64_t act_bytes)
     g->d.held = g->held;
     g->d.kv = g->kv;
     g->d.slots = g->slots;
-    g->r = (run){&g->seg, &g->st, g->act};
+    g->r = cpu_run_of(&g->d, &g->p, &g->st, g->act);
 }
 
 static inline void rig_close(rig *g)
@@ -284,6 +284,7 @@ static inline void rig_run(rig *g, const cpu_table *table, int workers, const op
     g->p.n_op = 1;
     assert_ok(pool_open(&g->d.team, workers, &e), &e);
     assert_ok(cpu_work_open(&g->d.work, &g->p, g->d.max_rows, &g->d.cache, workers, &e), &e);
+    g->r = cpu_run_of(&g->d, &g->p, &g->st, g->act);
     pool_run(g->d.team, rig_worker, (void *[]){g, (void *)o});
     cpu_work_close(&g->d.work);
     pool_close(g->d.team);

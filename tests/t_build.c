@@ -55,20 +55,18 @@ static int remove_folder(void **unused)
     return rc;
 }
 
-typedef void (*kernel)(const run *r, const op *o, int worker, int workers);
-
-/* cpu_norm.c built with a user's flags; `ours`: assignments to variables of the Makefile. */
+/* def_norm.c built with a user's flags; `ours`: assignments to variables of the Makefile. */
 static kernel build_norm(const char *ours, void **library)
 {
-    must(shell(QUIET "BUILD=%s/b CFLAGS='" HOSTILE "' %s %s/b/obj/cpu/cpu_norm.o && cc -shared -o %s/norm.so "
-                     "%s/b/obj/cpu/cpu_norm.o -lm",
+    must(shell(QUIET "BUILD=%s/b CFLAGS='" HOSTILE "' %s %s/b/obj/src/ops/def_norm.o && cc -shared -o %s/norm.so "
+                     "%s/b/obj/src/ops/def_norm.o -lm",
                folder, ours, folder, folder, folder));
     char path[300];
     snprintf(path, sizeof path, "%s/norm.so", folder);
     *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!*library) fail_msg("%s", dlerror());
     kernel fn;
-    *(void **)&fn = dlsym(*library, "cpu_norm");
+    *(void **)&fn = dlsym(*library, "def_norm");
     assert_non_null(fn);
     return fn;
 }
@@ -87,7 +85,7 @@ static bool equals_ours(kernel other)
     o.in[1] = rig_const(&g, WIDTH);
     o.in[2] = rig_const(&g, WIDTH);
     o.out = rig_act(&g, WIDTH);
-    cpu_norm(&g.r, &o, 0, 1);
+    def_norm(&g.r, &o, 0, 1);
     memcpy(want, rig_at(&g, o.out), sizeof want);
     other(&g.r, &o, 0, 1);
     bool same = memcmp(want, rig_at(&g, o.out), sizeof want) == 0;

@@ -3,7 +3,7 @@
  * compared with straightforward code in double precision. */
 #include "rig.h"
 
-#include "cpu/cpu_experts.h"
+#include "ops/expert_rows.h"
 
 static char what[200];
 

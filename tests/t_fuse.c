@@ -66,6 +66,7 @@ static void run_case(fuse_case *c, const cpu_table *table, int workers, bool fus
     c->g.d.table = table;
     assert_ok(pool_open(&c->g.d.team, workers, &e), &e);
     assert_ok(cpu_work_open(&c->g.d.work, &c->g.p, c->g.d.max_rows, &c->g.d.cache, workers, &e), &e);
+    c->g.r = cpu_run_of(&c->g.d, &c->g.p, &c->g.st, c->g.act);
     pool_run(c->g.d.team, work, &w);
     cpu_work_close(&c->g.d.work);
     pool_close(c->g.d.team);

@@ -593,7 +593,7 @@ static void narrow_then_wide(void *arg, int worker, int workers)
     const run *r = arg;
     for (int i = 0; i <= 40000; i++) {
         chunk_steal d = steal_start(r, worker, workers, i < 40000 ? 1 : CHUNKS_MAX, false);
-        if (workers > 1) pool_barrier(r->seg->on->team, worker);
+        if (workers > 1) pool_barrier(r->on->team, worker);
         for (int64_t c; (c = steal_next(&d)) >= 0;)
             if (i == 40000) taken[0][c]++;
     }

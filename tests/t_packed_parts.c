@@ -3,7 +3,7 @@
  * expert's (its head's) matrix, and nobody's panels are read who has no rows. */
 #include "rig.h"
 
-#include "cpu/cpu_experts.h"
+#include "ops/expert_rows.h"
 #include "tensor/act_q8.h"
 
 static char what[200];

@@ -1,7 +1,7 @@
 /* t_windows.c - windows of weights (core/program.h): of every type, however the file holds it and however it is held,
  * the values of a window are those of the same rows and columns of the whole, and products with it have the same bits;
  * rows and panels that lie in the file as they are needed are used there. */
-#include "cpu/cpu_experts.h"
+#include "ops/expert_rows.h"
 #include "random_blocks.h"
 #include "tensor/panel.h"
 

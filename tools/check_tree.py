@@ -23,9 +23,10 @@ RULE = {
     "src/io": ["src/tensor"],
     "src/text": ["src/io", "src/tensor"],
     "src/core": ["src/tensor"],
-    "cpu": ["src/core", "src/tensor"],
-    "cpu/simd": ["cpu", "src/core", "src/tensor"],
-    "cuda": ["src/core", "src/tensor"],
+    "src/ops": ["src/core", "src/tensor"],
+    "cpu": ["src/ops", "src/core", "src/tensor"],
+    "cpu/simd": ["cpu", "src/ops", "src/core", "src/tensor"],
+    "cuda": ["src/ops", "src/core", "src/tensor"],
     "models/spec": ["src/io"],
     "models/compile": ["models/spec", "src/core", "src/tensor", "src/io"],
     "models/modules": ["models/compile"],
@@ -63,7 +64,9 @@ CPLUSPLUS = ("src/base/", "src/tensor/", "src/core/")  # C++ reads these headers
 # Headers that declare what several files define.
 SHARED = {
     "cpu.h": "what the kernels of all ops start from",
-    "cpu_quant_body.h": "an inner step that one file gives to another's loop",
+    "run.h": "what the definitions of all ops start from",
+    "held.h": "what definitions read is what devices hold",
+    "quant_rows.h": "an inner step that one file gives to another's loop",
     "program.h": "the program and its weights: building, checking, hashing and printing are files of their own",
     "decode.h": "each file of instructions decodes its own",
     "engine.h": "the engine's one face",
@@ -73,7 +76,7 @@ SHARED = {
     "panel_place.h": "codebooks are a file of their own",
 }
 # What only tests use: definitions that fast paths are compared with, and places where a fault is put in.
-TESTED = set("""coll_advance frame_record import_service_text importance_open_bytes mem_fail_at rope_serial
+TESTED = set("""coll_advance frame_record import_service_text importance_open_bytes mem_fail_at
 sha256_best step_writer_forget supply_bytes tables_get""".split())
 PARAMS_FREE = {"cuLaunchKernel"}  # of NVIDIA's interface, which tests/gpu offers
 WIDE = re.compile("^tests/vectors/|^tools/families.py$")  # data; the text of a page

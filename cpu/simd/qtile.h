@@ -10,7 +10,7 @@ enum { QPANELS = V16S == 32 ? 2 : 1, QGROUP = 4 };
 /* Rows of a tile against one panel or two. */
 typedef struct qjob {
     const panel_format *f;
-    const int8_t *level; /* panel_levels(f) */
+    const int8_t *level; /* panel_format.level */
     const uint8_t *panel;
     uint64_t apart;     /* bytes from the panel to the second one */
     act_part x, second; /* of the tile; and of the next one where two are joined */

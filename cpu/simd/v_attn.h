@@ -1,4 +1,4 @@
-/* v_attn.h - ATTN on sixteen lanes; definition: cpu_attn.c.
+/* v_attn.h - ATTN on sixteen lanes; definition: def_attn.c.
  *
  * Decoding is bound by reading the cache, prefill by multiply-adds. Keys are stored transposed, so 16 keys are one
  * vector and a score needs no horizontal sum; values are rows, so 16 elements are one vector. The lines of a unit
@@ -687,7 +687,7 @@ static void unit_store(const attn_job *j, const attn_unit *u, attn_soft t)
 
 static void v_attn(const run *r, const op *o, int worker, int workers)
 {
-    dev *on = r->seg->on;
+    dev *on = r->on;
     const kv_store *s = &on->kv[o->state];
     attn_job j = {.plan = attn_plan_of(r, o, s),
                   .r = r,
@@ -697,7 +697,7 @@ static void v_attn(const run *r, const op *o, int worker, int workers)
                   .sinks = arg_at(r, o->in[ATTN_SINKS])};
     if (o->u.attn.bias != BIAS_BUCKETS) j.slopes = arg_at(r, o->in[ATTN_BIAS]);
     j.out = arg_at(r, o->out);
-    j.group = r->seg->p->states[o->state].group;
+    j.group = r->p->states[o->state].group;
     j.padded = (s->v_dim + LANES - 1) / LANES * LANES;
     j.scale = attn_product_scale(o, s->k_type);
     j.plain = attn_is_plain(o);

@@ -1,4 +1,4 @@
-/* v_attn_codes.h - ATTN over a cache of codes on sixteen lanes; definition: cpu_attn.c, layout: kv_codes.h.
+/* v_attn_codes.h - ATTN over a cache of codes on sixteen lanes; definition: def_attn.c, layout: kv_codes.h.
  *
  * Both products of attention are multiplications of bytes in groups of four: codes of keys (unsigned) times those of a
  * query, and weights (unsigned) times codes of values. A register tile is up to KEY_LINES lines by 64 keys, or

@@ -1,4 +1,4 @@
-/* v_attn_ints.h - ATTN over a cache of i16 on sixteen lanes; definition: cpu_attn.c, layout and bounds: kv_codes.h.
+/* v_attn_ints.h - ATTN over a cache of i16 on sixteen lanes; definition: def_attn.c, layout and bounds: kv_codes.h.
  *
  * Both products are sums of pairs: two elements of a key side by side, the next key in the next lane; two keys' values
  * of an element side by side, the next element in the next lane. The rest is as in v_attn_codes.h.

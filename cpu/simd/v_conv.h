@@ -1,6 +1,6 @@
-/* v_conv.h - CONV on sixteen columns at a time; definition: cpu_conv.c. */
+/* v_conv.h - CONV on sixteen columns at a time; definition: def_conv.c. */
 #pragma once
-#include "cpu/cpu_conv.h"
+#include "ops/conv_rows.h"
 #include "cpu/simd/v16.h"
 
 INLINE void v_conv_columns(const conv_seq *s, const held_weight *w, const float *bias, int64_t i, int64_t from,

@@ -1,4 +1,4 @@
-/* v_elementwise.h - ACT, MUL, ADD, SCALE, SOFTCAP, CLAMP on sixteen lanes; definitions: cpu_act.c, cpu_elementwise.c.
+/* v_elementwise.h - ACT, MUL, ADD, SCALE, SOFTCAP, CLAMP on sixteen lanes; definitions: def_act.c, def_elementwise.c.
  * Bound by the cache for the simple ones, by about 20 instructions per 16 elements for an exponential. */
 #pragma once
 #include "cpu/cpu.h"
@@ -46,7 +46,7 @@ INLINE v16 v16_act(act_kind fn, v16 x)
     const float *x = arg_at(r, o->in[0]);                                                                              \
     float *y = arg_at(r, o->out);                                                                                      \
     int64_t from, to;                                                                                                  \
-    cpu_share(arg_rows(r, o->out) * arg_dim(r, o->out), LANES, worker, workers, &from, &to)
+    run_share(arg_rows(r, o->out) * arg_dim(r, o->out), LANES, worker, workers, &from, &to)
 
 static void v_act(const run *r, const op *o, int worker, int workers)
 {
@@ -86,7 +86,7 @@ INLINE void v_pair(const run *r, const op *o, int worker, int workers, bool add)
     float *y = arg_at(r, o->out);
     int64_t dim = arg_dim(r, o->out), from, to;
     bool vector = arg_info(r, o->in[1])->kind != TENSOR_ACT, row = !vector && arg_dim(r, o->in[1]) < dim;
-    cpu_share(arg_rows(r, o->out) * dim, LANES, worker, workers, &from, &to);
+    run_share(arg_rows(r, o->out) * dim, LANES, worker, workers, &from, &to);
     for (int64_t i = from, n; i < to; i += n) {
         int64_t at = vector || row ? i % dim : i;
         n = to - i < LANES ? to - i : LANES;

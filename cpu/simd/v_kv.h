@@ -1,8 +1,8 @@
-/* v_kv.h - KV_PUT on sixteen lanes; definition: cpu_kv.c. Floats: keys are scattered (one cache line each), values are
+/* v_kv.h - KV_PUT on sixteen lanes; definition: def_kv.c. Floats: keys are scattered (one cache line each), values are
  * a run. Sixteen elements at a time are quantized, and scattered byte by byte: other bytes of a line may be another
  * worker's. */
 #pragma once
-#include "cpu/cpu_kv_body.h"
+#include "ops/kv_rows.h"
 #include "cpu/simd/v16.h"
 
 #include <string.h>

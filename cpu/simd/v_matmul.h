@@ -1,4 +1,4 @@
-/* v_matmul.h - MATMUL on sixteen lanes; definition: cpu_matmul.c.
+/* v_matmul.h - MATMUL on sixteen lanes; definition: def_matmul.c.
  *
  * One row: bound by reading the weights. A thread walks its output rows one after the other, so that it reads one
  * sequential stream straight from the mapped file, fetched ahead, AHEAD bytes before its use or by the way that was

@@ -1,11 +1,11 @@
 /* v_matmul_exp.h - MATMUL_EXP on sixteen lanes: the bodies of v_matmul.h and v_qmatmul.h on the rows of one expert
- * after the other; definition: cpu_matmul_exp.c.
+ * after the other; definition: def_matmul_exp.c.
  *
  * Work is dealt over (expert, chunk of its output rows), so that the weights of an expert are read once for all its
  * rows, by any free worker. An expert with more rows than a block of MATMUL_BLOCK_M, or BLOCK_Q, takes several turns;
  * others are done in the first turn. */
 #pragma once
-#include "cpu/cpu_experts.h"
+#include "ops/expert_rows.h"
 #include "cpu/simd/v_matmul.h"
 #include "cpu/simd/v_qmatmul.h"
 

@@ -1,5 +1,5 @@
 /* v_matmul_heads.h - MATMUL_HEADS on sixteen lanes: the bodies of v_matmul.h and v_qmatmul.h on one head after the
- * other; definition: cpu_matmul_heads.c. Work is dealt over (head, chunk of its output). The rows of a head are not
+ * other; definition: def_matmul_heads.c. Work is dealt over (head, chunk of its output). The rows of a head are not
  * adjacent: several are copied side by side first. */
 #pragma once
 #include "cpu/simd/v_matmul.h"

@@ -1,8 +1,8 @@
-/* v_moe.h - SCATTER on sixteen lanes, and ROUTE compiled for this instruction set; definitions: cpu_moe.c,
- * cpu_route.h. */
+/* v_moe.h - SCATTER on sixteen lanes, and ROUTE compiled for this instruction set; definitions: def_moe.c,
+ * route_rows.h. */
 #pragma once
-#include "cpu/cpu_experts.h"
-#include "cpu/cpu_route_body.h"
+#include "ops/expert_rows.h"
+#include "ops/route_rows.h"
 #include "cpu/simd/v16.h"
 
 static void v_route(const run *r, const op *o, int worker, int workers) { route_rows(r, o, worker, workers); }
@@ -12,8 +12,8 @@ static void v_scatter(const run *r, const op *o, int worker, int workers)
     const float *x = arg_at(r, o->in[0]), *route = arg_at(r, o->in[2]);
     const int32_t *table = dispatch_at(r, o->in[1]);
     float *y = arg_at(r, o->out);
-    int64_t dim = arg_dim(r, o->out), used = r->seg->p->n_used, from, to;
-    cpu_share(arg_rows(r, o->out), 1, worker, workers, &from, &to);
+    int64_t dim = arg_dim(r, o->out), used = r->p->n_used, from, to;
+    run_share(arg_rows(r, o->out), 1, worker, workers, &from, &to);
     for (int64_t t = from; t < to; t++)
         for (int64_t i = 0; i < dim; i += LANES) {
             int n = dim - i < LANES ? (int)(dim - i) : LANES;

@@ -1,4 +1,4 @@
-/* v_norm.h - NORM on sixteen lanes; definition: cpu_norm.c. Bound by reading x two or three times from the first-level
+/* v_norm.h - NORM on sixteen lanes; definition: def_norm.c. Bound by reading x two or three times from the first-level
  * cache. */
 #pragma once
 #include "cpu/cpu.h"
@@ -58,7 +58,7 @@ static void v_norm(const run *r, const op *o, int worker, int workers)
     const float *in = arg_at(r, o->in[0]), *gains = arg_at(r, o->in[1]), *biases = arg_at(r, o->in[2]);
     int64_t gains_len = gains ? arg_dim(r, o->in[1]) : width, biases_len = biases ? arg_dim(r, o->in[2]) : width;
     float *out = arg_at(r, o->out);
-    cpu_share(arg_rows(r, o->out) * groups, 1, worker, workers, &from, &to);
+    run_share(arg_rows(r, o->out) * groups, 1, worker, workers, &from, &to);
     for (int64_t u = from; u < to; u++) {
         int64_t at = u % groups * width;
         const float *x = in + u * width, *gain = gains ? gains + at % gains_len : NULL,

@@ -1,4 +1,4 @@
-/* v_qmatmul.h - the MATMUL of packed weights (tensor/panel.h) with int8 activations; definition: cpu_qmatmul.c.
+/* v_qmatmul.h - the MATMUL of packed weights (tensor/panel.h) with int8 activations; definition: def_qmatmul.c.
  *
  * One body (v_qtile.h): one panel of 16 outputs, or two, against a tile of 1 … ACT_ROWS rows. A format contributes
  * only the unpacking of group vectors. Few rows (one tile) are bound by reading the weights: one panel at a time,
@@ -10,7 +10,7 @@
  * The activations of a block of BLOCK_Q rows stay in the L2 cache while all panels pass. */
 #pragma once
 #include "base/half.h"
-#include "cpu/cpu_quant_body.h"
+#include "ops/quant_rows.h"
 #include "cpu/chunk_steal.h"
 #include "cpu/simd/qtile.h"
 
@@ -35,7 +35,7 @@ static void q_panels_wide(const qwork *k, const qwide_fn *bodies, int64_t from, 
     _Alignas(64) float sums[BLOCK_Q][2 * PANEL_ROWS];
     const held_weight *w = k->w;
     const panel_format *f = panel_format_of(w->type);
-    const int8_t *level = panel_levels(f);
+    const int8_t *level = f->level;
     const int64_t k_tiles = (w->cols + PANEL_K - 1) / PANEL_K;
     const uint64_t part = (uint64_t)WIDE_K * PANEL_LINE * f->code_lines +
                           (uint64_t)(PANEL_SPAN / f->span) * PANEL_LINE * f->tail_lines;
@@ -91,7 +91,7 @@ static void q_panels(const qwork *k, int64_t from, int64_t to, int64_t t0, int64
     }
 #endif
     qjob q = {.f = panel_format_of(w->type),
-              .level = panel_levels(panel_format_of(w->type)),
+              .level = panel_format_of(w->type)->level,
               .apart = w->stride,
               .k_tiles = (w->cols + PANEL_K - 1) / PANEL_K,
               .ldy = k->ldy};

@@ -24,7 +24,7 @@ static void make_pick_tables(void)
     for (int i = 0; i < PICK_KINDS; i++) {
         const panel_format *f = panel_format_of(pick_types[i]);
         const int bits = f->bits == 4 ? 3 : 4, bytes = f->code == PANEL_PICK8 ? 8 : 16;
-        const int8_t *level = panel_levels(f);
+        const int8_t *level = f->level;
         for (int both = 0; both < 1 << 2 * bits; both++)
             for (int b = 0; b < 2 * bytes; b++) {
                 int pick = b < bytes ? both & ((1 << bits) - 1) : both >> bits;

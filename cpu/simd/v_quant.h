@@ -1,7 +1,7 @@
 /* v_quant.h - QUANT: activations as int8, a block at a time on vectors; definition: act_encode (tensor/act_q8.h),
- * cpu_quant.c. */
+ * def_quant.c. */
 #pragma once
-#include "cpu/cpu_quant_body.h"
+#include "ops/quant_rows.h"
 #include "cpu/simd/v16.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
-/* v_rope.h - ROPE on sixteen lanes; definition: cpu_rope_body.h, which does pairs beyond a multiple of 16. */
+/* v_rope.h - ROPE on sixteen lanes; definition: ops/rope_heads.h, which does pairs beyond a multiple of 16. */
 #pragma once
-#include "cpu/cpu_rope_body.h"
+#include "ops/rope_heads.h"
 #include "cpu/simd/v16.h"
 
 INLINE void rope_turn(v16 *a, v16 *b, v16 c, v16 s)

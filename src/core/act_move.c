@@ -2,7 +2,7 @@
 #include "core/act_move.h"
 
 /* Rows from `row` on that are tiled together: all of a step, or those of one expert. */
-static int64_t rows_together(const int32_t *table, int64_t row, int64_t rows)
+GPU_CODE static int64_t rows_together(const int32_t *table, int64_t row, int64_t rows)
 {
     const int32_t *at = table ? table + row * DISPATCH_COLS : NULL;
     int64_t n = at ? 1 : rows;
@@ -11,7 +11,7 @@ static int64_t rows_together(const int32_t *table, int64_t row, int64_t rows)
 }
 
 /* The table of the dispatch by which the codes of t are tiled, NULL: none. */
-static const int32_t *table_of(const program *p, const uint8_t *base, ref t)
+GPU_CODE static const int32_t *table_of(const program *p, const uint8_t *base, ref t)
 {
     uint32_t i = p->n_op;
     while (i-- > 0)
@@ -21,8 +21,8 @@ static const int32_t *table_of(const program *p, const uint8_t *base, ref t)
 }
 
 /* All rows of codes to wire order, or columns of them from it. */
-static void codes_move(const program *p, uint8_t *base, ref t, int64_t col0, int64_t cols, int64_t rows, uint8_t *to,
-                       const uint8_t *from)
+GPU_CODE static void codes_move(const program *p, uint8_t *base, ref t, int64_t col0, int64_t cols, int64_t rows,
+                                uint8_t *to, const uint8_t *from)
 {
     const tensor *a = &p->tensors[t];
     const int32_t *table = table_of(p, base, t);
@@ -36,22 +36,23 @@ static void codes_move(const program *p, uint8_t *base, ref t, int64_t col0, int
     }
 }
 
-void act_move_in(const program *p, uint8_t *base, ref t, int64_t col0, int64_t cols, int64_t rows, const void *from)
+GPU_CODE void act_move_in(const program *p, uint8_t *base, ref t, int64_t col0, int64_t cols, int64_t rows,
+                          const void *from)
 {
     const tensor *a = &p->tensors[t];
     const int64_t all = tensor_count(a);
     float *to = (float *)(void *)(base + a->off);
-    const float *row = from;
-    if (a->block) codes_move(p, base, t, col0, cols, rows, NULL, from);
+    const float *row = (const float *)from;
+    if (a->block) codes_move(p, base, t, col0, cols, rows, NULL, (const uint8_t *)from);
     else if (cols == all) memcpy(to, from, (size_t)(rows * all) * sizeof *row);
     else
         for (int64_t i = 0; i < rows; i++, row += cols) memcpy(to + i * all + col0, row, (size_t)cols * sizeof *row);
 }
 
-void act_move_out(const program *p, uint8_t *base, ref t, int64_t row0, int64_t rows, void *to)
+GPU_CODE void act_move_out(const program *p, uint8_t *base, ref t, int64_t row0, int64_t rows, void *to)
 {
     const tensor *a = &p->tensors[t];
     const int64_t all = tensor_count(a);
-    if (a->block) codes_move(p, base, t, 0, all, rows, to, NULL);
+    if (a->block) codes_move(p, base, t, 0, all, rows, (uint8_t *)to, NULL);
     else memcpy(to, (float *)(void *)(base + a->off) + row0 * all, (size_t)(rows * all) * sizeof(float));
 }

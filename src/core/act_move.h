@@ -11,7 +11,8 @@ static inline uint64_t act_move_bytes(const tensor *t, int64_t cols)
 }
 
 /* Writes columns col0 … col0+cols-1 of rows 0 … rows-1 of t, an activation in the arena at `base`. */
-void act_move_in(const program *p, uint8_t *base, ref t, int64_t col0, int64_t cols, int64_t rows, const void *from);
+GPU_CODE void act_move_in(const program *p, uint8_t *base, ref t, int64_t col0, int64_t cols, int64_t rows,
+                          const void *from);
 
 /* Reads rows row0 … row0+rows-1; of codes: all rows of the step. */
-void act_move_out(const program *p, uint8_t *base, ref t, int64_t row0, int64_t rows, void *to);
+GPU_CODE void act_move_out(const program *p, uint8_t *base, ref t, int64_t row0, int64_t rows, void *to);

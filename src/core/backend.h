@@ -112,7 +112,7 @@ struct backend {
     int (*pick)(dev *d, const segment *s, ref t, int64_t row0, int64_t rows, best_logit *to, err *e);
 
     /* A page as bytes: for each state of the group that the device holds, in order, its tiles of keys by head, then of
-     * values (layout: cpu/cpu.h, core/kv_codes.h; sizes: kv_page_bytes). */
+     * values (layout: ops/held.h, core/kv_codes.h; sizes: kv_page_bytes). */
     int (*page_get)(dev *d, int group, int32_t page, uint8_t *to, err *e);
     int (*page_put)(dev *d, int group, int32_t page, const uint8_t *from, err *e);
 

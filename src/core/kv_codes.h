@@ -168,7 +168,7 @@ static inline void kv_token_put(const kv_codes *f, uint8_t *tile, bool values, c
     for (int64_t d = dim; d < f->padded; d++) kv_code_put(f, tile, values, d, token, 0);
 }
 
-/* ---- attention over codes: definitions (part (d) of the arithmetic contract, see cpu_attn.c) */
+/* ---- attention over codes: definitions (part (d) of the arithmetic contract, see def_attn.c) */
 
 /* A query as codes: int8, for i16 int16, with one scale, which includes the scale of scores. */
 typedef struct kv_query {

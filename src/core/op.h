@@ -2,8 +2,8 @@
  *
  * Activations are float32, row-major [rows, dim], rows being a symbol (enum row_axis) that each step binds to a count.
  * Parameters are constants after load; whatever changes from step to step is in struct step. Each tensor is written by
- * exactly one op (single assignment): in-place is the memory plan's business. The definition of an op is its reference
- * kernel cpu/cpu_<op>.c; the sentence here is its contract. To add an op: a row of KERNEL_LIST (and its parameters in
+ * exactly one op (single assignment): in-place is the memory plan's business. The definition of an op is
+ * ops/def_<op>.c; the sentence here is its contract. To add an op: a row of KERNEL_LIST (and its parameters in
  * struct op) here, rows of its parameters and its shape rule in op.c, the reference. */
 #pragma once
 #include <stdbool.h>

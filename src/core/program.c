@@ -89,13 +89,6 @@ void program_slice_mark(program *slice, const program *p, uint32_t i)
         if (p->cuts[k] == i) slice->cuts[slice->n_cut++] = slice->n_op;
 }
 
-int64_t tensor_count(const tensor *t)
-{
-    int64_t n = 1;
-    for (int i = 0; i < t->rank; i++) n *= t->dim[i];
-    return n;
-}
-
 uint64_t program_slot_bytes(const program *p)
 {
     uint64_t floats = 0;

@@ -218,7 +218,12 @@ bool program_dump_op(const program *p, uint32_t i, buf *out);
 /* Bytes of one slot: the STATE_SLOT of all ops; 0: the program has none. */
 uint64_t program_slot_bytes(const program *p);
 /* Elements of one row of an activation, or of a whole weight or constant. */
-int64_t tensor_count(const tensor *t);
+static inline int64_t tensor_count(const tensor *t)
+{
+    int64_t n = 1;
+    for (int i = 0; i < t->rank; i++) n *= t->dim[i];
+    return n;
+}
 /* Elements of the row of which an activation has all or some columns. */
 static inline int64_t tensor_whole(const tensor *t) { return t->whole ? t->whole : tensor_count(t); }
 /* Bytes of one row of an activation. */

@@ -11,14 +11,6 @@
 
 enum { VARIANTS_MAX = 64, POSITIONS_MAX = 1 << 24 };
 
-struct rope_variant {
-    float *table; /* [positions][dims / 2] cosines, then as many sines */
-    size_t bytes;
-    int length;     /* dynamic: the admitted length it is made for */
-    uint32_t users; /* sequences admitted and not released */
-    uint32_t serial;
-};
-
 /* theta ^ (2i / dims) in float32. */
 static float wave(float theta, int i, int dims)
 {
@@ -246,13 +238,5 @@ void rope_release(rope_set *r, int variant)
 }
 
 int rope_length(const rope_set *r, int variant) { return variant > 0 ? r->variant[variant].length : 0; }
-
-const float *rope_cos(const rope_set *r, int variant) { return r->variant[variant].table; }
-
-const float *rope_sin(const rope_set *r, int variant)
-{
-    const rope_variant *v = &r->variant[variant];
-    return v->table + v->bytes / (2 * sizeof *v->table);
-}
 
 uint32_t rope_serial(const rope_set *r, int variant) { return r->variant[variant].serial; }

@@ -7,6 +7,7 @@
 #include "base/err.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* X(id, spec name, source) */
@@ -44,7 +45,14 @@ typedef struct rope_params {
     const float *short_factor, *long_factor; /* longrope: dims / 2 each, owned by the program */
 } rope_params;
 
-typedef struct rope_variant rope_variant;
+typedef struct rope_variant {
+    float *table; /* [positions][dims / 2] cosines, then as many sines */
+    size_t bytes;
+    int length;     /* dynamic: the admitted length it is made for */
+    uint32_t users; /* sequences admitted and not released */
+    uint32_t serial;
+} rope_variant;
+
 typedef struct rope_set {
     rope_params params;
     rope_variant *variant; /* built on demand by rope_admit */
@@ -70,7 +78,11 @@ void rope_frequencies(const rope_params *p, int length, float *inv, float *scale
 
 /* Tables of a variant: [ctx][dims / 2] cosines and sines (attention factor included); of a dynamic variant the first
  * `length` positions. */
-const float *rope_cos(const rope_set *r, int variant);
-const float *rope_sin(const rope_set *r, int variant);
+static inline const float *rope_cos(const rope_set *r, int variant) { return r->variant[variant].table; }
+static inline const float *rope_sin(const rope_set *r, int variant)
+{
+    const rope_variant *v = &r->variant[variant];
+    return v->table + v->bytes / (2 * sizeof *v->table);
+}
 /* Another number for each table that was built: indices are used again. For devices that hold copies. Not 0. */
 uint32_t rope_serial(const rope_set *r, int variant);

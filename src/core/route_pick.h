@@ -13,7 +13,9 @@ typedef struct route_row {
     const float *logits;
     int32_t n;
     float score[EXPERTS_MAX], choice[EXPERTS_MAX]; /* for the weights; for the pick */
-    bool gone[EXPERTS_MAX];
+    float worth[EXPERTS_MAX];                      /* of groups */
+    int32_t id[EXPERTS_MAX];                       /* of those picked */
+    bool gone[EXPERTS_MAX], taken[EXPERTS_MAX];    /* experts; groups */
 } route_row;
 
 /* The best of [from, to) that is not gone; at least one is not. */
@@ -40,10 +42,11 @@ static inline void route_score(route_row *w, int score)
 /* Marks the experts of all but the best groups as gone. */
 static inline void route_limit(const op *o, route_row *w)
 {
-    float worth[EXPERTS_MAX];
-    bool taken[EXPERTS_MAX] = {0};
+    float *worth = w->worth;
+    bool *taken = w->taken;
     int32_t groups = o->u.route.groups, size = w->n / groups;
     for (int32_t g = 0; g < groups; g++) {
+        taken[g] = false;
         int32_t first = route_best(w->choice, w->gone, g * size, (g + 1) * size);
         worth[g] = w->choice[first];
         if (o->u.route.group_best == 1) continue;
@@ -68,7 +71,7 @@ static inline float route_mix(const route_row *w, int32_t best, float near)
 
 static inline void route_pick(const op *o, route_row *w, const float *bias, float *out)
 {
-    int32_t used = o->u.route.used, id[EXPERTS_MAX];
+    int32_t used = o->u.route.used, *id = w->id;
     float *share = out + used, sum = 0, most = 0;
     int score = o->u.route.score;
     route_score(w, score);

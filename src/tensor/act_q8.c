@@ -4,7 +4,7 @@
 #include <math.h>
 
 /* The sum of 16 codes; eight bytes of a word are added at once, each 128 higher than its code. */
-static int32_t sum_of_16(const int8_t *code)
+GPU_CODE static int32_t sum_of_16(const int8_t *code)
 {
     const uint64_t even = 0x00ff00ff00ff00ffu, ones = 0x0001000100010001u;
     uint64_t x[2];
@@ -16,7 +16,7 @@ static int32_t sum_of_16(const int8_t *code)
 }
 
 /* What follows from codes and scale. */
-static void add_sums(act_block *to, int block)
+GPU_CODE static void add_sums(act_block *to, int block)
 {
     int32_t sum[PANEL_K / 16] = {0};
     for (int p = 0; p < block / 16; p++) sum[p] = sum_of_16(to->code + 16 * p);
@@ -27,7 +27,7 @@ static void add_sums(act_block *to, int block)
     for (int p = 0; p < 2; p++) to->neg_subsums[p] = (int16_t) - (sum[2 * p] + sum[2 * p + 1]);
 }
 
-void act_encode(const float *x, int64_t n, int block, act_block *to)
+GPU_CODE void act_encode(const float *x, int64_t n, int block, act_block *to)
 {
     float most = 0, odd = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -43,9 +43,9 @@ void act_encode(const float *x, int64_t n, int block, act_block *to)
 
 /* ---- wire order */
 
-void act_wire_get(const act_rows *x, void *out)
+GPU_CODE void act_wire_get(const act_rows *x, void *out)
 {
-    uint8_t *to = out;
+    uint8_t *to = (uint8_t *)out;
     const int block = x->block;
     const int64_t blocks = (x->cols + block - 1) / block;
     for (int64_t m = 0; m < x->rows; m++) {
@@ -58,10 +58,11 @@ void act_wire_get(const act_rows *x, void *out)
     }
 }
 
-void act_wire_put(const act_rows *x, int64_t col0, int64_t cols, const void *in)
+GPU_CODE void act_wire_put(const act_rows *x, int64_t col0, int64_t cols, const void *in)
 {
-    const uint8_t *from = in;
+    const uint8_t *from = (const uint8_t *)in;
     const int block = x->block;
+    const act_block none = {.scale = 0};
     const int64_t blocks = (cols + block - 1) / block, rest = act_padded(x->cols) / block - (col0 / block + blocks);
     for (int64_t m = 0; m < x->rows; m++) {
         const row_tile t = row_tile_at(x->rows, row_tile_of(x->rows, m));
@@ -77,6 +78,6 @@ void act_wire_put(const act_rows *x, int64_t col0, int64_t cols, const void *in)
         from = scale;
         if (col0 + cols < x->cols) continue;
         for (int64_t b = 0; b < rest; b++)
-            act_block_put(p, t.rows, m - t.row0, col0 / block + blocks + b, block, &(act_block){.scale = 0});
+            act_block_put(p, t.rows, m - t.row0, col0 / block + blocks + b, block, &none);
     }
 }

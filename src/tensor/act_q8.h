@@ -21,6 +21,7 @@
  * The matrix multiplies both and the products are added: 16 bits of precision, since few blocks average little of the
  * rounding error away. */
 #pragma once
+#include "base/gpu.h"
 #include "tensor/panel.h"
 
 #include <math.h>
@@ -102,7 +103,7 @@ typedef struct act_block {
     int32_t neg_sum;
     int16_t neg_subsums[ACT_SUBSUMS];
 } act_block;
-void act_encode(const float *x, int64_t n, int block, act_block *to);
+GPU_CODE void act_encode(const float *x, int64_t n, int block, act_block *to);
 
 /* Block b of row `row` of a tile of `rows` rows. */
 __attribute__((always_inline)) static inline void act_block_put(act_part p, int rows, int64_t row, int64_t b, int block,
@@ -127,8 +128,8 @@ static inline uint64_t act_wire_bytes(int64_t cols, int block) /* of a row */
 }
 /* All rows of x to wire order; columns col0 … col0+cols-1 of them from it: col0 is a multiple of the block, cols too,
  * except at the end of the row. */
-void act_wire_get(const act_rows *x, void *to);
-void act_wire_put(const act_rows *x, int64_t col0, int64_t cols, const void *from);
+GPU_CODE void act_wire_get(const act_rows *x, void *to);
+GPU_CODE void act_wire_put(const act_rows *x, int64_t col0, int64_t cols, const void *from);
 
 /* The residual x - scale * code. */
 static inline void act_residual(const float *x, int64_t n, const act_block *codes, float *residual)

@@ -3,6 +3,8 @@
  * A type is "plain" (one number per element) or "block" (n weights share a block of bytes). Block types are decoded by
  * the reference in quant.h, which is their definition. Rows of a block type are whole blocks: cols % weights == 0. */
 #pragma once
+#include "base/gpu.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -81,7 +83,7 @@ typedef struct dtype_row {
     int16_t ggml;     /* type id in GGUF files, -1: has none */
 } dtype_row;
 
-extern const dtype_row dtype_info[DTYPE_COUNT]; /* [DTYPE_NONE] is all zero with name "none" */
+extern GPU_DATA const dtype_row dtype_info[DTYPE_COUNT]; /* [DTYPE_NONE] is all zero with name "none" */
 
 dtype dtype_by_name(const char *name); /* DTYPE_NONE when unknown */
 dtype dtype_by_ggml(uint32_t id);

@@ -31,6 +31,7 @@
  * Every block type maps exactly: the same codes, scales and bases, so a packed matrix has about as many bits as its
  * blocks. Rows are padded to 16 and k to 64 with code, scale and base 0. */
 #pragma once
+#include "base/gpu.h"
 #include "tensor/dtype.h"
 
 #include <stdbool.h>
@@ -98,7 +99,7 @@ enum {
         PANEL_KINDS
 };
 
-/* X(dtype, kind, table of levels (panel.c) or NONE, factor of every scale: a power of two) */
+/* X(dtype, kind, table of levels (panel_strip.c) or NONE, factor of every scale: a power of two) */
 #define PANEL_LIST(X)                                                                                                  \
     X(Q8_0, 8_B32, NONE, 1)                                                                                            \
     X(Q4_0, 4_B32, NONE, 1)                                                                                            \
@@ -137,10 +138,10 @@ enum {
     X(IQ2_S, TABLE3_S16, IQ2, 0.125f)                                                                                  \
     X(IQ1_S, TABLE3_S32, IQ1, 0.125f)                                                                                  \
     X(IQ1_M, TABLE3_S16, IQ1, 0.125f)                                                                                  \
-    X(Q4_T, PICK16_4, TABLES, 0x1p-8f)                                                                                 \
-    X(Q3H_T, PICK8_3, TABLES, 0x1p-8f)                                                                                 \
-    X(Q3_T, PICK16_3, TABLES, 0x1p-8f)                                                                                 \
-    X(Q2_T, PICK8_2, TABLES, 0x1p-8f)
+    X(Q4_T, PICK16_4, Q4, 0x1p-8f)                                                                                     \
+    X(Q3H_T, PICK8_3, Q3H, 0x1p-8f)                                                                                    \
+    X(Q3_T, PICK16_3, Q3, 0x1p-8f)                                                                                     \
+    X(Q2_T, PICK8_2, Q2, 0x1p-8f)
 
 typedef struct panel_format {
     dtype type;
@@ -150,7 +151,7 @@ typedef struct panel_format {
     uint8_t code_lines, tail_lines;         /* of a tile, of a span */
     uint16_t span;
     int16_t zero;
-    const int8_t *level; /* PANEL_LOOK: [16]; else NULL: see panel_levels */
+    const int8_t *level; /* by code, or by pick << bits | code; none is below the zero. NULL: codes are not looked up */
     float factor;
 } panel_format;
 
@@ -158,10 +159,7 @@ static inline bool panel_picks(int code) { return code == PANEL_PICK8 || code ==
 static inline bool panel_two_levels(int scale) { return scale == PANEL_SUB8 || scale == PANEL_SUB4; }
 
 /* NULL: the type has no packed form. */
-const panel_format *panel_format_of(dtype t);
-
-/* Levels by code, or by pick << bits | code; none is below the zero. NULL: codes are not looked up. */
-const int8_t *panel_levels(const panel_format *f);
+GPU_CODE const panel_format *panel_format_of(dtype t);
 
 /* Bytes of one panel; rows of `cols` weights. */
 uint64_t panel_bytes(dtype t, int64_t cols);
@@ -195,7 +193,9 @@ typedef struct panel_strip {
     float d, dmin;                                 /* two levels; dmin 0 where there is none */
     int32_t sub[PANEL_BLOCKS], minimum[PANEL_BLOCKS];
 } panel_strip;
-void panel_strip_get(const panel_format *f, const uint8_t *span, int r, int tiles, panel_strip *to);
+/* The code of group g at byte i of its vector, from the lines of a tile of so many bits a code. */
+GPU_CODE int panel_line_code(int bits, const uint8_t *line, int g, int i);
+GPU_CODE void panel_strip_get(const panel_format *f, const uint8_t *span, int r, int tiles, panel_strip *to);
 
 /* Row r (0 … 15) of a panel as float32: cols values, equal to those of quant_decode on its blocks. */
-void panel_row(dtype t, const uint8_t *panel, int r, int64_t cols, float *to);
+GPU_CODE void panel_row(dtype t, const uint8_t *panel, int r, int64_t cols, float *to);

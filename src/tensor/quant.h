@@ -1,5 +1,6 @@
 /* quant.h - reference decoders: the definition of every element type, slow and obvious. */
 #pragma once
+#include "base/gpu.h"
 #include "tensor/dtype.h"
 
 #include <stdint.h>
@@ -9,7 +10,7 @@
 void quant_decode(dtype t, const void *from, float *to, uint64_t n);
 
 /* A row of n elements, any number of them: the last block may hold more. */
-void quant_decode_row(dtype t, const void *from, float *to, uint64_t n);
+GPU_CODE void quant_decode_row(dtype t, const void *from, float *to, uint64_t n);
 
 /* Encodes n float32 values (a whole number of blocks). Only types for which quant_can_encode is true. */
 bool quant_can_encode(dtype t);

@@ -1,6 +1,7 @@
 /* quant_tables.h - blocks of 128 weights whose sub-blocks each pick one of several tables of levels (quant_tables.c):
  * access to their parts. */
 #pragma once
+#include "base/gpu.h"
 #include "tensor/dtype.h"
 
 #include <stdint.h>
@@ -14,6 +15,9 @@ typedef struct tables_format {
     float spread;        /* of weights in units of the tables: the standard deviation they were made for */
     const int8_t *level; /* [choice << bits | code], -TABLES_TOP … TABLES_TOP, rising within a table */
 } tables_format;
+
+/* The tables of each type, in a row: [choice << bits | code]. */
+extern GPU_DATA const int8_t tables_level_q4[128], tables_level_q3h[128], tables_level_q3[128], tables_level_q2[64];
 
 /* NULL: not such a type. */
 const tables_format *tables_format_of(dtype t);

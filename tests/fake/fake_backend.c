@@ -93,8 +93,7 @@ static int matrix_make(fake *d, uint32_t index, err *e)
     mem_free(f.out);
     COUNT(d, weights, (uint64_t)f.units * f.unit_bytes);
     if (of->vector)
-        d->view.held[index] = (held_weight){
-            .data = w->blocks, .type = DTYPE_F32, .stride = 4, .rows = w->rows, .cols = 1};
+        d->held[index] = (held_weight){.data = w->blocks, .type = DTYPE_F32, .stride = 4, .rows = w->rows, .cols = 1};
     return rc;
 }
 
@@ -118,23 +117,21 @@ static int fake_weights_end(dev *of, err *e)
     return rc || (d->row && d->raw) ? rc : out_of_memory(e);
 }
 
-/* Row n as floats. */
 /* ---- pages */
 
 static int fake_cache_open(dev *of, const cache_options *o, err *e)
 {
     fake *d = fake_of(of);
-    uint64_t most = 0;
+    uint64_t most = 0, widest = 0, weights = 0;
     int rc = call(d, FAKE_cache_open, e);
     d->pages = *o;
-    d->view.cache = *o;
-    if (!rc) rc = cpu_work_open(&d->view.work, d->p, d->given.max_rows, o, 1, e);
+    for (int g = 0; g < GROUP_MAX; g++) kv_place(d->kv, d->p, g, o->k_type, o->v_type, NULL);
     for (uint32_t i = 0; i < d->p->n_op && !rc; i++) {
         const op *p = &d->p->ops[i];
         cache *c = p->kind == OP_KV_PUT ? &d->states[p->state] : NULL;
         if (!c || c->at) continue;
         const state *s = &d->p->states[p->state];
-        kv_layout(&c->like, s, o->k_type, o->v_type);
+        c->like = d->kv[p->state];
         c->k_bytes = record_bytes(o->k_type, s->k_dim, false);
         c->v_bytes = record_bytes(o->v_type, s->v_dim, true);
         c->token_bytes = (c->k_bytes + c->v_bytes) * (uint64_t)s->heads;
@@ -147,14 +144,22 @@ static int fake_cache_open(dev *of, const cache_options *o, err *e)
         const op *p = &d->p->ops[i];
         if (!op_is(p, OPF_SLOT)) continue;
         slots *s = &d->slots[p->state];
-        *s = (slots){memory_take(d, (uint64_t)d->p->states[p->state].slot_floats, (uint64_t)o->n_slot * sizeof *s->at),
-                     o->n_slot};
+        const uint64_t floats = (uint64_t)d->p->states[p->state].slot_floats;
+        uint64_t read = 0;
+        for (int k = 0; k < 4; k++)
+            if (d->p->tensors[p->in[k]].kind == TENSOR_WEIGHT) read += (uint64_t)tensor_count(&d->p->tensors[p->in[k]]);
+        if (read > weights) weights = read;
+        if (floats > widest) widest = floats;
+        *s = (slots){memory_take(d, floats, (uint64_t)o->n_slot * sizeof *s->at), o->n_slot};
         if (!s->at) rc = out_of_memory(e);
         if (s->n < 2) rc = err_set(e, ERR_USAGE, "a sequence of this model takes two slots, the device has %d", s->n);
         d->has_slots = true;
     }
     d->tiles = memory_take(d, 1, most);
-    return rc || d->tiles ? rc : out_of_memory(e);
+    d->slot_memory = memory_take(d, widest * (uint64_t)o->n_slot, sizeof *d->slot_memory);
+    d->slot_weights = memory_take(d, weights, sizeof *d->slot_weights);
+    d->scratch = memory_take(d, run_scratch_floats(d->p), sizeof *d->scratch);
+    return rc || (d->tiles && d->slot_memory && d->slot_weights && d->scratch) ? rc : out_of_memory(e);
 }
 
 static void check_page(const fake *d, int group, int32_t page)
@@ -351,8 +356,8 @@ static int fake_compile(dev *of, segment *s, err *e)
     CHECK(p == d->p, "a segment of another program");
     for (uint32_t i = 0; i < p->n_op && !rc; i++) {
         const int kind = p->ops[i].kind;
-        const bool lacks = (d->o.lacks && kind == d->o.lacks) || (op_is(&p->ops[i], OPF_SLOT) && kind != OP_CONV);
-        if (lacks) rc = err_set(e, ERR_USAGE, "the fake device has no kernel for %s", op_info[kind].name);
+        if (d->o.lacks && kind == d->o.lacks)
+            rc = err_set(e, ERR_USAGE, "the fake device has no kernel for %s", op_info[kind].name);
     }
     if (rc) return rc;
     placed *at = s->compiled = mem_zero(1, sizeof *at);
@@ -362,7 +367,7 @@ static int fake_compile(dev *of, segment *s, err *e)
     memcpy(at->seen.tensors, p->tensors, p->n_tensor * sizeof *p->tensors);
     at->part = *s;
     at->part.p = &at->seen;
-    at->part.on = &d->view;
+    at->part.on = of;
     d->most_seq = most[AXIS_TOK] + most[AXIS_ENC];
     for (int g = 0; g < GROUP_MAX; g++) copies += (uint64_t)d->pages.n_page[g];
     bool ok = (at->act = memory_take(d, 1, s->act_bytes + ALIGN));
@@ -426,7 +431,7 @@ static void *work(void *of)
 static bool is_own(const fake *d, const segment *s)
 {
     const placed *at = s->compiled;
-    return at && at->part.on == &d->view;
+    return at && at->part.on == (const dev *)(const void *)d;
 }
 
 static int fake_start(dev *of, const segment *s, uint32_t stretch, const step *st, err *e)
@@ -577,13 +582,13 @@ static void fake_close(dev *of)
     pthread_mutex_destroy(&d->lock);
     pthread_cond_destroy(&d->changed);
     if (d->memory) munmap(d->memory, d->o.memory);
-    cpu_work_close(&d->view.work);
     mem_free(d->weights);
     mem_free(d->states);
     mem_free(d->slots);
     mem_free(d->ropes);
-    mem_free(d->view.held);
-    mem_free(d->view.kv);
+    mem_free(d->held);
+    mem_free(d->kv);
+    mem_free(d->slot_view);
     mem_free(d);
 }
 
@@ -602,12 +607,13 @@ static int fake_open(dev **out, const program *p, const dev_options *o, err *e)
     d->states = mem_zero(p->n_state + 1, sizeof *d->states);
     d->slots = mem_zero(p->n_state + 1, sizeof *d->slots);
     d->ropes = mem_zero((size_t)p->n_rope + 1, VARIANTS * sizeof *d->ropes);
-    d->view.held = mem_zero(p->n_weight + 1, sizeof *d->view.held);
-    d->view.kv = mem_zero(p->n_state + 1, sizeof *d->view.kv);
+    d->held = mem_zero(p->n_weight + 1, sizeof *d->held);
+    d->kv = mem_zero(p->n_state + 1, sizeof *d->kv);
+    d->slot_view = mem_zero(p->n_state + 1, sizeof *d->slot_view);
     d->memory = mmap(NULL, d->o.memory, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (d->memory == MAP_FAILED) d->memory = NULL;
     if (d->memory) madvise(d->memory, d->o.memory, MADV_HUGEPAGE); /* else opening and closing it is half of the time */
-    int rc = d->weights && d->states && d->slots && d->ropes && d->view.held && d->view.kv && d->memory
+    int rc = d->weights && d->states && d->slots && d->ropes && d->held && d->kv && d->slot_view && d->memory
                  ? call(d, FAKE_open, e)
                  : err_set(e, ERR_MEMORY, "out of memory for a device");
     if (!rc && pthread_create(&d->thread, NULL, work, d)) {

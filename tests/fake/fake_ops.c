@@ -1,14 +1,20 @@
 /* fake_ops.c - what the device that is nobody's computes. Products, embeddings, rotations and writes to the cache
  * follow their definitions, in its own orders of weights and pages. Attention gets its tiles in the CPU's order, made
- * for one op. What else there is reads activations and vectors alone: the references of the CPU. */
+ * for one op, and so do ops with slots. What else there is reads activations and vectors alone: the definitions. */
 #include "fake_state.h"
 
 #include "core/kv_codes.h"
-#include "cpu/cpu_quant_body.h"
+#include "ops/quant_rows.h"
 
 #include "tensor/quant.h"
 
 #include <string.h>
+
+static const kernel definitions[OP_COUNT] = {
+#define X(id, name, ...) [OP_##id] = def_##name,
+    KERNEL_LIST(X)
+#undef X
+};
 
 /* ---- weights */
 
@@ -64,7 +70,7 @@ static void matrix_row(fake *d, const matrix *w, int64_t n, float *to)
     }
 }
 
-/* Row n of a packed matrix times codes with a scale for each block (cpu_qmatmul.c has the definition). */
+/* Row n of a packed matrix times codes with a scale for each block (def_qmatmul.c has the definition). */
 static float matrix_product(const matrix *w, int64_t n, const int8_t *code, const float *scale)
 {
     const panel_format *f = panel_format_of(w->type);
@@ -136,7 +142,7 @@ static void multiply(fake *d, const run *r, const op *o)
             const int64_t at = expert * n + i;
             if (expert < 0) break; /* nor the rows after it */
             if (at != known) matrix_row(d, w, known = at, d->row);
-            const float s = cpu_dot(d->row, x + m * in + i / each * w->cols, w->cols);
+            const float s = def_dot(d->row, x + m * in + i / each * w->cols, w->cols);
             y[m * n + i] = bias ? s + bias[at] : s;
         }
 }
@@ -260,7 +266,7 @@ static void attend(fake *d, const run *r, const op *o)
 {
     const cache *c = &d->states[o->state];
     const state *s = &d->p->states[o->state];
-    kv_store *seen = &d->view.kv[o->state];
+    kv_store *seen = &d->kv[o->state];
     *seen = c->like;
     seen->k = d->tiles;
     seen->v = d->tiles + seen->k_page;
@@ -270,7 +276,7 @@ static void attend(fake *d, const run *r, const op *o)
             const int32_t page = step_page(r->st, s->group, i, at);
             if (page >= 0) page_move(c, page, d->tiles + (uint64_t)page * seen->stride, true);
         }
-    cpu_attn(r, o, 0, 1);
+    def_attn(r, o, 0, 1);
     *seen = (kv_store){0};
 }
 
@@ -285,41 +291,36 @@ static void copy_page(const fake *d, const page_copy *p)
 
 /* ---- slots */
 
-/* CONV, whose definition is cpu_conv.c: element c of row `at` of a sequence, from the slot that is read where it comes
- * before the step. */
-typedef struct conv_rows {
-    const float *x;
-    const slots *from;
-    int64_t dim, past;
-    int32_t slot; /* -1: the sequence begins */
-} conv_rows;
-
-static float conv_value(const conv_rows *s, int64_t at, int64_t c)
+/* The matrices that an op reads, row by row, for its definition: of ops that do not multiply. */
+static void rows_of_matrices(fake *d, const op *o)
 {
-    if (at >= 0) return s->x[at * s->dim + c];
-    return s->slot < 0 ? 0 : s->from->at[((s->past + at) * s->dim + c) * s->from->n + s->slot];
+    float *to = d->slot_weights;
+    for (int k = 0; k < 4; k++) {
+        const tensor *t = &d->p->tensors[o->in[k]];
+        if (!o->in[k] || t->kind != TENSOR_WEIGHT || d->p->weights[t->weight].vector) continue;
+        const matrix *w = &d->weights[t->weight];
+        d->held[t->weight] = (held_weight){.data = (const uint8_t *)to,
+                                           .type = DTYPE_F32,
+                                           .stride = (uint64_t)w->cols * sizeof *to,
+                                           .rows = w->rows,
+                                           .cols = w->cols};
+        for (int64_t n = 0; n < w->rows; n++, to += w->cols) matrix_row(d, w, n, to);
+    }
 }
 
-static void convolve(fake *d, const run *r, const op *o)
+/* A step of an op with a slot: its definition, over slots that lie as it expects them. */
+static void step_slots(fake *d, const run *r, const op *o)
 {
-    const step *st = r->st;
-    const matrix *w = &d->weights[arg_info(r, o->in[1])->weight];
     const slots *all = &d->slots[o->state];
-    const float *bias = arg_at(r, o->in[2]);
-    for (int32_t k = 0; k < st->n_seq; k++) {
-        const int64_t row0 = st->tok.seq_row[k], n = st->tok.seq_row[k + 1] - row0, dim = w->cols, past = w->rows - 1;
-        const bool begins = st->tok.seq_len[k] == n;
-        const conv_rows x = {arg_at(r, o->in[0]) + row0 * dim, all, dim, past, begins ? -1 : st->slot_read[k]};
-        float *y = arg_at(r, o->out) + row0 * dim;
-        for (int64_t i = 0; i < n * dim; i++) y[i] = bias ? bias[i % dim] : 0;
-        for (int64_t t = 0; t <= past; t++) {
-            matrix_row(d, w, t, d->row);
-            for (int64_t i = 0; i < n * dim; i++)
-                y[i] = fmaf(d->row[i % dim], conv_value(&x, i / dim - past + t, i % dim), y[i]);
-        }
-        for (int64_t i = 0; i < past * dim; i++)
-            all->at[i * all->n + st->slot_write[k]] = conv_value(&x, n - past + i / dim, i % dim);
-    }
+    rows_of_matrices(d, o);
+    const int64_t floats = d->p->states[o->state].slot_floats;
+    for (int64_t i = 0; i < floats; i++)
+        for (int32_t k = 0; k < all->n; k++) d->slot_memory[k * floats + i] = all->at[i * all->n + k];
+    d->slot_view[o->state] = (slot_store){d->slot_memory, (uint64_t)floats};
+    definitions[o->kind](r, o, 0, 1);
+    d->slot_view[o->state] = (slot_store){0};
+    for (int64_t i = 0; i < floats; i++)
+        for (int32_t k = 0; k < all->n; k++) all->at[i * all->n + k] = d->slot_memory[k * floats + i];
 }
 
 /* ---- a step */
@@ -337,7 +338,13 @@ static void show_taps(const fake *d, const run *r, ref done)
 
 void run_stretch(fake *d, uint32_t stretch)
 {
-    const run r = {.seg = &d->at->part, .st = &d->at->st, .act = d->at->act};
+    const run r = {.p = &d->at->seen,
+                   .st = &d->at->st,
+                   .act = d->at->act,
+                   .held = d->held,
+                   .kv = d->kv,
+                   .slots = d->slot_view,
+                   .scratch = d->scratch};
     const uint32_t begin = stretch_begin(&d->at->part, stretch), end = d->at->part.ends[stretch];
     for (int32_t i = 0; i < d->at->st.n_copy && stretch == 0; i++) copy_page(d, &d->at->st.copies[i]);
     if (stretch) show_taps(d, &r, d->p->ops[begin - 1].out);
@@ -345,12 +352,12 @@ void run_stretch(fake *d, uint32_t stretch)
         const op *o = &d->p->ops[i];
         const bool weights = arg_info(&r, o->in[0])->kind == TENSOR_WEIGHT;
         if (o->kind == OP_EMBED && weights) embed(d, &r, o);
-        else if (o->kind == OP_CONV) convolve(d, &r, o);
+        else if (op_is(o, OPF_SLOT)) step_slots(d, &r, o);
         else if (op_is(o, OPF_MATRIX)) multiply(d, &r, o);
         else if (o->kind == OP_ROPE) rotate(d, &r, o);
         else if (o->kind == OP_KV_PUT) keep(d, &r, o);
         else if (o->kind == OP_ATTN) attend(d, &r, o);
-        else cpu_kernel(&cpu_table_c, o->kind)(&r, o, 0, 1);
+        else definitions[o->kind](&r, o, 0, 1);
         show_taps(d, &r, o->out);
     }
     for (uint64_t i = 0; i < ALIGN; i++)

@@ -2,7 +2,7 @@
 #pragma once
 #include "fake_backend.h"
 
-#include "cpu/cpu.h"
+#include "ops/run.h"
 #include "tensor/panel.h"
 
 #include <pthread.h>
@@ -79,8 +79,14 @@ typedef struct fake {
     uint8_t *raw;      /* the same in blocks, or codes of activations */
     uint8_t *tiles;    /* of one state, in the CPU's order */
 
-    struct dev view; /* what references of the CPU see: vectors, working memory, tiles of one op */
-    placed *at;      /* the segment at work, or the last one */
+    /* What definitions see: vectors; tiles and slots of one op; working memory. */
+    held_weight *held;     /* [n_weight] */
+    kv_store *kv;          /* [n_state] */
+    slot_store *slot_view; /* [n_state] */
+    float *slot_memory;    /* slots of one state, in the order of definitions */
+    float *slot_weights;   /* matrices of one op with a slot, likewise */
+    float *scratch;
+    placed *at; /* the segment at work, or the last one */
     int32_t most_seq;
 
     pthread_t thread;

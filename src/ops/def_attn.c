@@ -1,4 +1,4 @@
-/* cpu_attn.c - reference of ATTN: attention over a paged cache, with online softmax (Milakov & Gimelshein 2018, arXiv
+/* def_attn.c - reference of ATTN: attention over a paged cache, with online softmax (Milakov & Gimelshein 2018, arXiv
  * 1805.02867; tiles as in FlashAttention, arXiv 2205.14135).
  *
  * Part (d) of the arithmetic contract. attn_mask.h says which keys a row sees. Tiles of 64 keys and ranges of
@@ -19,7 +19,7 @@
  * Multiplied by the scale of their value over the maximum scale that the row sees in the tile, they become bytes;
  * bases of values have a sum of their own. A score that is not finite makes the row NaN. Over i16 queries and weights
  * have 16 bits, and a score is one sum, times the scale of the key, times that of the query. */
-#include "cpu/attn_plan.h"
+#include "ops/attn_keys.h"
 
 #include "base/fmath.h"
 #include "core/kv_codes.h"
@@ -30,7 +30,7 @@ typedef struct soft {
 } soft;
 
 /* The factors of the sums so far and of those of a part whose maximum score is `with`; t gets the maximum of both. */
-static void soft_join(soft *t, float with, float *keep, float *take)
+GPU_CODE static void soft_join(soft *t, float with, float *keep, float *take)
 {
     float less = fm_exp(fm_max(FM_BELOW_MIN, -fabsf(t->max - with)));
     *keep = t->max < with ? less : 1;
@@ -38,14 +38,15 @@ static void soft_join(soft *t, float with, float *keep, float *take)
     t->max = fm_max(with, t->max);
 }
 
-static float get(const uint8_t *from, dtype type, int64_t at)
+GPU_CODE static float get(const uint8_t *from, dtype type, int64_t at)
 {
     return type == DTYPE_F16 ? f16_to_f32(((const uint16_t *)(const void *)from)[at])
                              : ((const float *)(const void *)from)[at];
 }
 
 /* `scale`: of products and, of coded keys, queries. */
-static float score(const attn_mask *a, const op *o, float dot, float scale, int head, float slope, int key, int own)
+GPU_CODE static float score(const attn_mask *a, const op *o, float dot, float scale, int head, float slope, int key,
+                            int own)
 {
     float s = dot;
     if (o->u.attn.bias == BIAS_ALIBI_BF16)
@@ -70,7 +71,7 @@ typedef struct tile {
 } tile;
 
 /* Of codes: without the scale of the query. */
-static float dot(const tile *t, int at)
+GPU_CODE static float dot(const tile *t, int at)
 {
     float sum = 0;
     if (!kv_is_codes(t->s->k_type)) {
@@ -95,7 +96,7 @@ static float dot(const tile *t, int at)
 }
 
 /* acc = acc * keep + take * sum of weights times values, keys a … b - 1 of the tile: values are codes. */
-static void add_coded(const tile *t, const int *w, int a, int b, float keep, float take, float *acc)
+GPU_CODE static void add_coded(const tile *t, const int *w, int a, int b, float keep, float take, float *acc)
 {
     const kv_codes *f = &t->vf;
     for (int64_t block = 0; block < f->blocks; block++) {
@@ -128,7 +129,7 @@ static void add_coded(const tile *t, const int *w, int a, int b, float keep, flo
 }
 
 /* Adds the keys [from, to) of one tile. */
-static void tile_add(soft *t, const attn_mask *a, const op *o, const tile *k, int from, int to)
+GPU_CODE static void tile_add(soft *t, const attn_mask *a, const op *o, const tile *k, int from, int to)
 {
     const kv_store *s = k->s;
     bool coded = kv_is_codes(s->v_type), query = kv_is_codes(s->k_type), plain = attn_is_plain(o);
@@ -172,7 +173,7 @@ static void tile_add(soft *t, const attn_mask *a, const op *o, const tile *k, in
     t->sum = fmaf(sum, take, t->sum * keep);
 }
 
-static void soft_merge(soft *t, const soft *with, int n)
+GPU_CODE static void soft_merge(soft *t, const soft *with, int n)
 {
     float keep, take;
     soft_join(t, with->max, &keep, &take);
@@ -180,27 +181,27 @@ static void soft_merge(soft *t, const soft *with, int n)
     for (int d = 0; d < n; d++) t->acc[d] = fmaf(with->acc[d], take, t->acc[d] * keep);
 }
 
-static void soft_clear(soft *t, int n)
+GPU_CODE static void soft_clear(soft *t, int n)
 {
     t->max = -INFINITY;
     t->sum = 0;
     for (int d = 0; d < n; d++) t->acc[d] = 0;
 }
 
-void cpu_attn(const run *r, const op *o, int worker, int workers)
+GPU_CODE void def_attn(const run *r, const op *o, int worker, int workers)
 {
     const step *st = r->st;
-    const kv_store *s = &r->seg->on->kv[o->state];
+    const kv_store *s = &r->kv[o->state];
     const attn_mask mask = attn_mask_of(r, o);
     const float *q = arg_at(r, o->in[ATTN_Q]), *sinks = arg_at(r, o->in[ATTN_SINKS]);
     const float *slopes = o->u.attn.bias == BIAS_BUCKETS ? NULL : arg_at(r, o->in[ATTN_BIAS]);
-    int group = r->seg->p->states[o->state].group, heads = o->u.attn.heads, per_kv = attn_per_kv(o, s->heads);
+    int group = r->p->states[o->state].group, heads = o->u.attn.heads, per_kv = attn_per_kv(o, s->heads);
     float *out = arg_at(r, o->out), *scratch = arg_scratch(r, worker);
     soft all = {.acc = scratch}, part = {.acc = scratch + s->v_dim};
     tile t = {.s = s, .kf = kv_codes_of(s->k_type, s->k_dim, false), .vf = kv_codes_of(s->v_type, s->v_dim, true)};
     t.codes = kv_query_at(&t.kf, (uint8_t *)(scratch + 2 * s->v_dim));
     int64_t from, to;
-    cpu_share(arg_rows(r, o->out) * heads, 1, worker, workers, &from, &to);
+    run_share(arg_rows(r, o->out) * heads, 1, worker, workers, &from, &to);
     for (int64_t u = from; u < to; u++) {
         int64_t row = u / heads, head = u % heads, kv = (o->u.attn.head0 + head) / per_kv;
         int seq = mask.rows->seq[row], own = mask.rows->pos[row], first_key = attn_first(&mask, own),

@@ -1,13 +1,13 @@
-/* cpu_norm.c - reference of NORM: RMS norm (Zhang & Sennrich 2019, arXiv 1910.07467), layer norm (Ba et al. 2016,
+/* def_norm.c - reference of NORM: RMS norm (Zhang & Sennrich 2019, arXiv 1910.07467), layer norm (Ba et al. 2016,
  * arXiv 1607.06450), and division by the length.
  *
  * Groups of `width` elements of a row, each reduced in 16 lanes. The variance is a second pass over the differences.
  * One weight vector may span several groups: element i of a row takes weight i mod its length. */
-#include "cpu/cpu.h"
+#include "ops/run.h"
 
 #include <math.h>
 
-static void norm_group(const op *o, const float *x, float *y, const float *gain, const float *bias)
+GPU_CODE static void norm_group(const op *o, const float *x, float *y, const float *gain, const float *bias)
 {
     int width = o->u.norm.width;
     float a[LANES] = {0}, mean = 0;
@@ -30,13 +30,13 @@ static void norm_group(const op *o, const float *x, float *y, const float *gain,
     }
 }
 
-void cpu_norm(const run *r, const op *o, int worker, int workers)
+GPU_CODE void def_norm(const run *r, const op *o, int worker, int workers)
 {
     int64_t dim = arg_dim(r, o->out), width = o->u.norm.width, groups = dim / width, from, to;
     const float *x = arg_at(r, o->in[0]), *gain = arg_at(r, o->in[1]), *bias = arg_at(r, o->in[2]);
     int64_t gain_len = gain ? arg_dim(r, o->in[1]) : width, bias_len = bias ? arg_dim(r, o->in[2]) : width;
     float *y = arg_at(r, o->out);
-    cpu_share(arg_rows(r, o->out) * groups, 1, worker, workers, &from, &to);
+    run_share(arg_rows(r, o->out) * groups, 1, worker, workers, &from, &to);
     for (int64_t i = from; i < to; i++) {
         int64_t at = i % groups * width;
         norm_group(o, x + i * width, y + i * width, gain ? gain + at % gain_len : NULL,

@@ -1,8 +1,8 @@
-/* cpu_kv_body.h - the body of KV_PUT: which tokens and heads a worker takes. The caller passes in how the keys or
+/* kv_rows.h - the body of KV_PUT: which tokens and heads a worker takes. The caller passes in how the keys or
  * values of one head and token are stored: the definition, or the same on vectors. */
 #pragma once
 #include "core/kv_codes.h"
-#include "cpu/cpu.h"
+#include "ops/run.h"
 
 /* Stores `dim` elements of a token in a tile of type t; f: of a quantized cache. */
 typedef void kv_put(dtype t, const kv_codes *f, bool values, uint8_t *tile, const float *x, int dim, int token);
@@ -13,12 +13,12 @@ __attribute__((always_inline)) static inline void kv_put_rows(const run *r, cons
 {
     const step *st = r->st;
     const step_rows *of = step_rows_of(st, arg_info(r, o->in[0])->axis);
-    const kv_store *s = &r->seg->on->kv[o->state];
+    const kv_store *s = &r->kv[o->state];
     const kv_codes kf = kv_codes_of(s->k_type, s->k_dim, false), vf = kv_codes_of(s->v_type, s->v_dim, true);
-    int group = r->seg->p->states[o->state].group;
+    int group = r->p->states[o->state].group;
     const float *k = arg_at(r, o->in[0]), *v = arg_at(r, o->in[1]);
     int64_t rows = arg_rows(r, o->in[0]), from, to;
-    cpu_share(rows * s->heads, 1, worker, workers, &from, &to);
+    run_share(rows * s->heads, 1, worker, workers, &from, &to);
     for (int64_t u = from; u < to; u++) {
         int64_t row = u % rows, head = u / rows, at = row * s->heads + head;
         int32_t page = step_page(st, group, of->seq[row], of->pos[row] / PAGE_TOKENS);

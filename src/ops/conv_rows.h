@@ -1,8 +1,8 @@
-/* cpu_conv.h - the body of CONV: which columns a worker takes, and which rows taps read: those of the step, before them
- * those of the slot, zeros before position 0. A slot has the last taps - 1 rows, the oldest first. The caller passes in
- * how columns of one row are computed: the definition, or the same on vectors. */
+/* conv_rows.h - the body of CONV: which columns a worker takes, and which rows taps read: those of the step, before
+ * them those of the slot, zeros before position 0. A slot has the last taps - 1 rows, the oldest first. The caller
+ * passes in how columns of one row are computed: the definition, or the same on vectors. */
 #pragma once
-#include "cpu/cpu.h"
+#include "ops/run.h"
 
 #include <string.h>
 
@@ -18,7 +18,7 @@ typedef struct conv_seq {
 static inline conv_seq conv_seq_of(const run *r, const op *o, int32_t seq)
 {
     const step *st = r->st;
-    const slot_store *s = &r->seg->on->slots[o->state];
+    const slot_store *s = &r->slots[o->state];
     const int64_t dim = arg_dim(r, o->out), row = st->tok.seq_row[seq], n = st->tok.seq_row[seq + 1] - row;
     return (conv_seq){.x = arg_at(r, o->in[0]) + row * dim,
                       .y = arg_at(r, o->out) + row * dim,
@@ -57,7 +57,7 @@ __attribute__((always_inline)) static inline void conv_rows(const run *r, const 
     const held_weight *w = arg_weight(r, o->in[1]);
     const float *bias = arg_at(r, o->in[2]);
     int64_t from, to;
-    cpu_share(arg_dim(r, o->out), LANES, worker, workers, &from, &to);
+    run_share(arg_dim(r, o->out), LANES, worker, workers, &from, &to);
     for (int32_t k = 0; k < r->st->n_seq; k++) {
         const conv_seq s = conv_seq_of(r, o, k);
         for (int64_t i = 0; i < s.n; i++) columns(&s, w, bias, i, from, to);

@@ -1,9 +1,11 @@
-/* cpu_quant_body.h - the body of QUANT: which blocks a worker takes and where their codes go. The caller passes in how
+/* quant_rows.h - the body of QUANT: which blocks a worker takes and where their codes go. The caller passes in how
  * a block is quantized (the definition act_encode, or the same on vectors) and where its floats come from (memory, or
  * earlier ops of the same pass). */
 #pragma once
-#include "cpu/cpu_experts.h"
+#include "ops/expert_rows.h"
 #include "tensor/act_q8.h"
+
+#include <stdalign.h>
 
 /* All rows of a QUANT; rows of experts: take act_rows_of_run of each run. */
 static inline act_rows act_rows_at(const run *r, ref t)
@@ -19,7 +21,7 @@ static inline act_rows act_rows_of_run(act_rows x, expert_run u)
 
 /* Output n of a packed weight for rows of activations, y[m * ldy]; bias: that of the output, or NULL. The
  * definition. */
-void cpu_qoutput(const held_weight *w, int64_t n, const act_rows *x, const float *bias, float *y, int64_t ldy);
+GPU_CODE void def_qoutput(const held_weight *w, int64_t n, const act_rows *x, const float *bias, float *y, int64_t ldy);
 
 /* Floats k … k + n - 1 of row m; `space` holds 64, aligned to 64. n is 0 beyond the row. */
 typedef const float *quant_fetch(void *from, int64_t m, int64_t k, int64_t n, float *space);
@@ -50,13 +52,13 @@ __attribute__((always_inline)) static inline void quant_put(quant_place to, cons
 __attribute__((always_inline)) static inline void quant_rows(const run *r, const op *o, int worker, int workers,
                                                              void *from_where, quant_fetch *read, quant_block *encode)
 {
-    _Alignas(64) float space[PANEL_K];
+    alignas(64) float space[PANEL_K];
     uint8_t *out = (uint8_t *)arg_at(r, o->out);
     int block = arg_info(r, o->out)->block;
     int64_t cols = arg_dim(r, o->out), rows = arg_rows(r, o->out), blocks = act_padded(cols) / block, from, to;
     const int32_t *table = o->in[1] ? dispatch_at(r, o->in[1]) : NULL;
     expert_run u = {0, 0, table ? 0 : (int32_t)rows};
-    cpu_share(rows * blocks, 1, worker, workers, &from, &to);
+    run_share(rows * blocks, 1, worker, workers, &from, &to);
     for (int64_t m = from / blocks; m * blocks < to; m++) {
         if (m >= u.row0 + u.rows) u = expert_run_of(table, (int32_t)m, rows);
         row_tile t = row_tile_at(u.rows, row_tile_of(u.rows, m - u.row0));
@@ -82,7 +84,7 @@ static inline quant_plain quant_plain_of(const run *r, const op *o)
 }
 static inline const float *quant_plain_fetch(void *from, int64_t m, int64_t k, int64_t n, float *space)
 {
-    const quant_plain *f = from;
+    const quant_plain *f = (const quant_plain *)from;
     (void)n, (void)space;
     return f->x + m * f->cols + k;
 }

@@ -1,6 +1,6 @@
-/* cpu_rope_body.h - the body of ROPE: which heads a worker takes, their angles, and the definition of a rotation. */
+/* rope_heads.h - the body of ROPE: which heads a worker takes, their angles, and the definition of a rotation. */
 #pragma once
-#include "cpu/cpu.h"
+#include "ops/run.h"
 
 #include <math.h>
 
@@ -14,12 +14,12 @@ __attribute__((always_inline)) static inline void rope_heads(const run *r, const
 {
     const step *st = r->st;
     const step_rows *rows = step_rows_of(st, arg_info(r, o->out)->axis);
-    const rope_set *set = &r->seg->p->ropes[o->u.rope.table];
+    const rope_set *set = &r->p->ropes[o->u.rope.table];
     int64_t dim = arg_dim(r, o->out), width = o->u.rope.width, heads = dim / width, half = o->u.rope.dims / 2, from, to;
     bool halves = o->u.rope.style == ROPE_HALVES;
     const float *x = arg_at(r, o->in[0]);
     float *y = arg_at(r, o->out);
-    cpu_share(arg_rows(r, o->out) * heads, 1, worker, workers, &from, &to);
+    run_share(arg_rows(r, o->out) * heads, 1, worker, workers, &from, &to);
     for (int64_t u = from; u < to; u++) {
         int64_t row = u / heads;
         int variant = st->seq_rope[(int64_t)o->u.rope.table * st->n_seq + rows->seq[row]];

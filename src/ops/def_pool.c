@@ -1,12 +1,12 @@
-/* cpu_pool.c - reference of POOL: one row of each sequence that wants a pooled result.
+/* def_pool.c - reference of POOL: one row of each sequence that wants a pooled result.
  *
  * The mean is one chain of sums per element, in order of position, divided by the number of rows; a unit of work is
  * LANES elements of a sequence, which the compiler adds side by side. */
-#include "cpu/cpu.h"
+#include "ops/run.h"
 
 #include <string.h>
 
-static void mean_of(const float *x, int64_t rows, int64_t dim, int n, float *y)
+GPU_CODE static void mean_of(const float *x, int64_t rows, int64_t dim, int n, float *y)
 {
     float sum[LANES] = {0};
     for (int64_t i = 0; i < rows; i++)
@@ -14,13 +14,13 @@ static void mean_of(const float *x, int64_t rows, int64_t dim, int n, float *y)
     for (int k = 0; k < n; k++) y[k] = sum[k] / (float)rows;
 }
 
-void cpu_pool(const run *r, const op *o, int worker, int workers)
+GPU_CODE void def_pool(const run *r, const op *o, int worker, int workers)
 {
     const float *x = arg_at(r, o->in[0]);
     const int32_t *first = r->st->tok.seq_row;
     float *y = arg_at(r, o->out);
     int64_t dim = arg_dim(r, o->out), parts = (dim + LANES - 1) / LANES, from, to;
-    cpu_share(arg_rows(r, o->out) * parts, 1, worker, workers, &from, &to);
+    run_share(arg_rows(r, o->out) * parts, 1, worker, workers, &from, &to);
     for (int64_t u = from; u < to; u++) {
         int64_t i = u / parts, at = u % parts * LANES, n = dim - at < LANES ? dim - at : LANES;
         int32_t seq = r->st->pool[i], row = first[seq], end = first[seq + 1];

@@ -1,20 +1,20 @@
-/* cpu_embed.c - reference of EMBED: rows of a table. Ids outside the table give zeros, so that no input can read
+/* def_embed.c - reference of EMBED: rows of a table. Ids outside the table give zeros, so that no input can read
  * beyond it. */
-#include "cpu/cpu.h"
+#include "ops/run.h"
 
 #include "tensor/quant.h"
 #include "tensor/panel.h"
 
 #include <string.h>
 
-void held_row(const held_weight *w, int64_t n, float *to)
+GPU_CODE void held_row(const held_weight *w, int64_t n, float *to)
 {
     if (w->packed)
         panel_row(w->type, w->data + (uint64_t)(n / PANEL_ROWS) * w->stride, (int)(n % PANEL_ROWS), w->cols, to);
     else quant_decode_row(w->type, w->data + (uint64_t)n * w->stride, to, (uint64_t)w->cols);
 }
 
-void cpu_embed(const run *r, const op *o, int worker, int workers)
+GPU_CODE void def_embed(const run *r, const op *o, int worker, int workers)
 {
     const tensor *t = arg_info(r, o->in[0]);
     const held_weight fixed = {.data = (const uint8_t *)t->data,
@@ -28,7 +28,7 @@ void cpu_embed(const run *r, const op *o, int worker, int workers)
     const int32_t *ids = by[o->u.embed.by];
     int64_t dim = arg_dim(r, o->out), from, to;
     float *out = arg_at(r, o->out);
-    cpu_share(arg_rows(r, o->out), 1, worker, workers, &from, &to);
+    run_share(arg_rows(r, o->out), 1, worker, workers, &from, &to);
     for (int64_t i = from; i < to; i++) {
         int64_t id = ids[i];
         if (o->u.embed.by == EMBED_BY_TOKEN && id < 0) {

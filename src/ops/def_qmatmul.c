@@ -1,4 +1,4 @@
-/* cpu_qmatmul.c - reference of MATMUL where activations are int8 and weights packed (tensor/panel.h).
+/* def_qmatmul.c - reference of MATMUL where activations are int8 and weights packed (tensor/panel.h).
  *
  * Part (a) of the arithmetic contract: sums in int32 are exact in any order; floats are one chain of fused
  * multiply-adds over k, ascending. One level: per block, levels (with the zero) times codes summed in int32, times the
@@ -6,7 +6,7 @@
  * sums times sub-scales are added in int32; the total is multiplied by the product of d and the activations' scale.
  * With minima: d times the total, minus dmin times the sum of minima times sums of activations, times the activations'
  * scale. A bias comes last. */
-#include "cpu/cpu_quant_body.h"
+#include "ops/quant_rows.h"
 
 #include "tensor/act_q8.h"
 
@@ -14,14 +14,14 @@
 #include <string.h>
 
 /* Codes of 64 k of one row of activations. */
-static void gather(act_part x, int tile_rows, int64_t at, int64_t k, int8_t code[PANEL_K])
+GPU_CODE static void gather(act_part x, int tile_rows, int64_t at, int64_t k, int8_t code[PANEL_K])
 {
     for (int g = 0; g < PANEL_K; g += 4) memcpy(code + g, x.code + ((k + g) / 4 * tile_rows + at) * 4, 4);
 }
 
 /* Continues the chain y over 64 k: tile `t` of the span, activations of row `at` of their tile of rows from k on. */
-static float dot_tile(const panel_format *f, const panel_strip *w, int t, act_part x, int tile_rows, int64_t at,
-                      int64_t k, float y)
+GPU_CODE static float dot_tile(const panel_format *f, const panel_strip *w, int t, act_part x, int tile_rows,
+                               int64_t at, int64_t k, float y)
 {
     int8_t code[PANEL_K];
     int32_t products = 0, minima = 0;
@@ -49,7 +49,7 @@ static float dot_tile(const panel_format *f, const panel_strip *w, int t, act_pa
     return fmaf((float)products, w->d * x.scale[xb], y);
 }
 
-void cpu_qoutput(const held_weight *w, int64_t n, const act_rows *x, const float *bias, float *y, int64_t ldy)
+GPU_CODE void def_qoutput(const held_weight *w, int64_t n, const act_rows *x, const float *bias, float *y, int64_t ldy)
 {
     const panel_format *f = panel_format_of(w->type);
     const uint8_t *at = w->data + (uint64_t)(n / PANEL_ROWS) * w->stride;
@@ -70,13 +70,13 @@ void cpu_qoutput(const held_weight *w, int64_t n, const act_rows *x, const float
     for (int64_t m = 0; m < x->rows && bias; m++) y[m * ldy] += *bias;
 }
 
-void cpu_qmatmul(const run *r, const op *o, int worker, int workers)
+GPU_CODE void def_qmatmul(const run *r, const op *o, int worker, int workers)
 {
     const held_weight *w = arg_weight(r, o->in[1]);
     const float *bias = arg_at(r, o->in[2]);
     float *y = arg_at(r, o->out);
     act_rows x = act_rows_at(r, o->in[0]);
     int64_t from, to;
-    cpu_share(w->rows, 1, worker, workers, &from, &to);
-    for (int64_t n = from; n < to; n++) cpu_qoutput(w, n, &x, bias ? bias + n : NULL, y + n, w->rows);
+    run_share(w->rows, 1, worker, workers, &from, &to);
+    for (int64_t n = from; n < to; n++) def_qoutput(w, n, &x, bias ? bias + n : NULL, y + n, w->rows);
 }

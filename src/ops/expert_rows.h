@@ -1,6 +1,6 @@
-/* cpu_experts.h - the rows of a DISPATCH, as the kernels of expert rows read them. */
+/* expert_rows.h - the rows of a DISPATCH, as the kernels of expert rows read them. */
 #pragma once
-#include "cpu/cpu.h"
+#include "ops/run.h"
 
 static inline const int32_t *dispatch_at(const run *r, ref t) { return (const int32_t *)(const void *)arg_at(r, t); }
 

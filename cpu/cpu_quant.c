@@ -1,8 +1,0 @@
-/* cpu_quant.c - reference of QUANT: blocks of activations as int8 (tensor/act_q8.h); see cpu_quant_body.h. */
-#include "cpu/cpu_quant_body.h"
-
-void cpu_quant(const run *r, const op *o, int worker, int workers)
-{
-    quant_plain from = quant_plain_of(r, o);
-    quant_rows(r, o, worker, workers, &from, quant_plain_fetch, act_encode);
-}

@@ -1,0 +1,63 @@
+/* held.c - see held.h: where states lie in pages and slots, and what scratch space definitions need. */
+#include "ops/run.h"
+
+#include "core/kv_codes.h"
+#include "core/route_pick.h"
+
+/* Fills types, sizes and their bytes. */
+static void kv_layout(kv_store *s, const state *of, dtype k_type, dtype v_type)
+{
+    *s = (kv_store){.k_type = k_type, .v_type = v_type, .heads = of->heads, .k_dim = of->k_dim, .v_dim = of->v_dim};
+    s->k_page = (uint64_t)of->heads * kv_tile_bytes(k_type, of->k_dim, false);
+    s->v_page = (uint64_t)of->heads * kv_tile_bytes(v_type, of->v_dim, true);
+}
+
+static bool writes(const program *p, op_kind kind, uint32_t index)
+{
+    for (uint32_t i = 0; i < p->n_op; i++)
+        if (p->ops[i].kind == kind && p->ops[i].state == (int)index) return true;
+    return false;
+}
+
+uint64_t kv_place(kv_store *kv, const program *p, int group, dtype k_type, dtype v_type, uint8_t *base)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < p->n_state; i++) {
+        if (p->states[i].kind != STATE_PAGES || p->states[i].group != group || !writes(p, OP_KV_PUT, i)) continue;
+        kv_layout(&kv[i], &p->states[i], k_type, v_type);
+        kv[i].k = base + bytes;
+        kv[i].v = kv[i].k + kv[i].k_page;
+        bytes += kv[i].k_page + kv[i].v_page;
+    }
+    for (uint32_t i = 0; i < p->n_state; i++)
+        if (kv[i].k_page && p->states[i].group == group) kv[i].stride = bytes;
+    return bytes;
+}
+
+uint64_t slots_place(slot_store *slots, const program *p, float *base)
+{
+    uint64_t floats = 0;
+    for (uint32_t i = 0; i < p->n_op; i++) {
+        if (!op_is(&p->ops[i], OPF_SLOT)) continue;
+        slots[p->ops[i].state].at = base + floats;
+        floats += ((uint64_t)p->states[p->ops[i].state].slot_floats + LANES - 1) / LANES * LANES;
+    }
+    for (uint32_t i = 0; i < p->n_op; i++)
+        if (op_is(&p->ops[i], OPF_SLOT)) slots[p->ops[i].state].stride = floats;
+    return floats;
+}
+
+/* MATMUL and its relatives decode a row of weights, EMBED none; ATTN has two sums of values and the codes of a query;
+ * ROUTE and DISPATCH what they know of experts. */
+uint64_t run_scratch_floats(const program *p)
+{
+    uint64_t most = (sizeof(route_row) + sizeof(float) - 1) / sizeof(float);
+    for (uint32_t i = 0; i < p->n_weight; i++)
+        if (!p->weights[i].vector && (uint64_t)p->weights[i].cols > most) most = (uint64_t)p->weights[i].cols;
+    for (uint32_t i = 0; i < p->n_state; i++) {
+        const state *s = &p->states[i];
+        const uint64_t codes = (uint64_t)kv_padded(DTYPE_I16, s->k_dim, false) + (uint64_t)s->k_dim;
+        if (2 * (uint64_t)s->v_dim + codes + LANES > most) most = 2 * (uint64_t)s->v_dim + codes + LANES;
+    }
+    return (most + LANES - 1) / LANES * LANES;
+}
