@@ -52,10 +52,19 @@ ISA_avx512bf16 := $(ISA_avx512) -mavx512bf16
 ISA_neon := -march=armv8-a -fno-schedule-insns
 ISA_dotprod := -march=armv8.2-a+dotprod -fno-schedule-insns
 
+# The CUDA backend is built where NVIDIA's compiler is; it needs no library. CUDA=0: not even there.
+NVCC  ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc build/cuda/bin/nvcc))
+CUDA  ?= $(if $(NVCC),1,0)
+ifneq ($(CUDA),0)
+INCLUDE += -DHAVE_CUDA
+CUDA_SRC    := $(wildcard cuda/*.c)
+CUDA_IMAGES := $(BUILD)/gen/definitions.sm_80.cubin $(BUILD)/gen/definitions.sm_90a.cubin $(BUILD)/gen/definitions.ptx
+endif
+
 SRC   := $(filter-out src/app/main.c $(OTHER_ISAS:%=cpu/simd/\%_%.c),\
-  $(wildcard src/*/*.c cpu/*.c cpu/*/*.c models/*.c models/*/*.c))
+  $(wildcard src/*/*.c cpu/*.c cpu/*/*.c models/*.c models/*/*.c)) $(CUDA_SRC)
 OBJ   := $(SRC:%.c=$(BUILD)/obj/%.o)
-SPECS := $(wildcard specs/*.ini specs/*.gguf src/serve/page/*)
+SPECS := $(wildcard specs/*.ini specs/*.gguf src/serve/page/*) $(CUDA_IMAGES)
 TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/t_*.c))
 FAKE  := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/fake/*.c))
 SOFT_GPU := $(wildcard tests/gpu/*.c)
@@ -127,6 +136,22 @@ $(BUILD)/obj/src/base/version.o: $(BUILD)/commit
 $(BUILD)/commit: FORCE
 	@mkdir -p $(@D)
 	@echo '$(COMMIT)' | cmp -s - $@ || echo '$(COMMIT)' > $@
+
+# Kernels for GPUs as machine code, and as PTX for all other kinds. No product and sum is fused that is not written so,
+# and division and roots are rounded, so that they give the bits of the CPU.
+NVCC_FLAGS := -std=c++20 -fmad=false -prec-div=true -prec-sqrt=true -ftz=false -diag-suppress 20011,20014,20091,20096 \
+  -Isrc -I.
+$(BUILD)/gen/%.ptx: cuda/%.cu
+	@mkdir -p $(@D)
+	$(call say,NVCC,$@)
+	$(Q)$(NVCC) -ptx -arch=compute_80 $(NVCC_FLAGS) -MMD -MF $@.d -o $@.new $< && printf '\0' >> $@.new && mv $@.new $@
+define cubin
+$(BUILD)/gen/%.$(1).cubin: cuda/%.cu
+	@mkdir -p $$(@D)
+	$$(call say,NVCC,$$@)
+	$$(Q)$$(NVCC) -cubin -arch=$(1) $$(NVCC_FLAGS) -MMD -MF $$@.d -o $$@.new $$< && mv $$@.new $$@
+endef
+$(foreach arch,sm_80 sm_90a,$(eval $(call cubin,$(arch))))
 
 # Specs, the built-in model and the web page travel inside the executable.
 $(BUILD)/gen/embed: tools/embed_files.c
@@ -283,5 +308,5 @@ $(BUILD)/flags: FORCE
 	@echo '$(subst ','\'',$(FLAGS_NOW))' | cmp -s - $@ || \
 	  { CC='$(CC)' tools/setup.sh check && echo '$(subst ','\'',$(FLAGS_NOW))' > $@; }
 
--include $(OBJ:.o=.d) $(FAKE:.o=.d) $(SOFT_GPU:%.c=$(BUILD)/gpu/%.d)
+-include $(CUDA_IMAGES:%=%.d) $(OBJ:.o=.d) $(FAKE:.o=.d) $(SOFT_GPU:%.c=$(BUILD)/gpu/%.d)
 -include $(PAIRS:.o=.d) $(BUILD)/obj/src/app/main.d $(TESTS:%=%.d)

@@ -2,6 +2,12 @@
  * own options in engine.c, or NULL) */
 #pragma once
 #include "cpu/cpu_backend.h"
+#ifdef HAVE_CUDA
+#include "cuda/cuda_backend.h"
+#define CUDA_BACKEND(X) X(cuda_backend, NULL)
+#else
+#define CUDA_BACKEND(X)
+#endif
 
 enum { BACKENDS_MAX = 16 };
-#define BACKEND_LIST(X) X(cpu_backend, cpu)
+#define BACKEND_LIST(X) X(cpu_backend, cpu) CUDA_BACKEND(X)

@@ -338,7 +338,7 @@ bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, uint64_t page
         if (!other->on || (r != first && !(s->be->shares_memory && other->be == s->be))) continue;
         add_page_bytes(other->p, k_type, v_type, page);
         *slot += program_slot_bytes(other->p);
-        more += (uint64_t)(r->n_lane - 1) * other->act_bytes;
+        more += (uint64_t)(r->n_lane - s->be->shares_memory) * other->act_bytes;
     }
     const uint64_t free = s->be->budget(s->on);
     *left = free > more ? free - more : 0;

@@ -1,0 +1,434 @@
+/* cuda_backend.c - a GPU as a device (core/backend.h): what it opens, and the loop over the ops of a stretch.
+ *
+ * Every op has its definition as a kernel (definitions.cu), of which a worker is a thread; so the results have the bits
+ * of the CPU's whatever the number of threads is. A stretch is a row of launches on one stream; the host waits for the
+ * last. */
+#include "cuda/cuda_backend.h"
+
+#include "base/embed.h"
+#include "base/mem.h"
+#include "core/act_move.h"
+#include "core/kv_codes.h"
+#include "cuda/cuda_state.h"
+#include "tensor/panel.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Threads of a block; threads that a step has at most, and bytes of scratch space for them. */
+enum { BLOCK = 64, PICK_BLOCK = 256, THREADS_MAX = 1 << 20, SCRATCH_WORKERS = 1 << 14, SCRATCH_BYTES = 256 << 20 };
+/* Memory that is kept for steps and their tables when pages are counted. */
+enum { STEPS_BYTES = 64 << 20 };
+
+/* ---- opening */
+
+static bool cuda_takes_int8(dtype type) { return panel_format_of(type) != NULL; }
+
+/* Opens the context of a device of the driver. */
+static int open_context(cuda_device *d, int ordinal, err *e)
+{
+    int device = 0, major = 0, minor = 0;
+    int rc = cuda_done(d, d->cu->cuDeviceGet(&device, ordinal), "opening it", e);
+    if (!rc) rc = cuda_done(d, d->cu->cuDeviceGetAttribute(&major, CU_MAJOR, device), "asking for its kind", e);
+    if (!rc) rc = cuda_done(d, d->cu->cuDeviceGetAttribute(&minor, CU_MINOR, device), "asking for its kind", e);
+    if (!rc)
+        rc = cuda_done(d, d->cu->cuDeviceGetAttribute(&d->multiprocessors, CU_MULTIPROCESSORS, device),
+                       "asking for its kind", e);
+    if (!rc) rc = cuda_done(d, d->cu->cuDevicePrimaryCtxRetain(&d->context, device), "opening it", e);
+    if (!rc) rc = cuda_done(d, d->cu->cuCtxSetCurrent(d->context), "opening it", e);
+    if (!rc) rc = cuda_done(d, d->cu->cuStreamCreate(&d->stream, CU_STREAM_APART), "opening a stream", e);
+    d->ordinal = device;
+    snprintf(d->isa, sizeof d->isa, "sm_%d%d", major, minor);
+    return rc;
+}
+
+/* The kernels: machine code made for the device's kind or an earlier one of the same generation, else PTX, which the
+ * driver compiles. */
+static int load_kernels(cuda_device *d, err *e)
+{
+    static const char *const images[] = {"definitions.sm_90a.cubin", "definitions.sm_80.cubin", "definitions.ptx"};
+    int code = CU_SUCCESS;
+    for (size_t i = 0; i < sizeof images / sizeof *images && !d->module; i++) {
+        const span image = embedded_find(images[i]);
+        code = image.p ? d->cu->cuModuleLoadData(&d->module, image.p) : code;
+        if (code) d->module = NULL;
+    }
+    if (!d->module && !code) return err_set(e, ERR_USAGE, "this build has no kernels for CUDA devices");
+    int rc = cuda_done(d, code, "loading kernels", e);
+#define X(id, name, ...)                                                                                               \
+    if (!rc)                                                                                                           \
+        rc = cuda_done(d, d->cu->cuModuleGetFunction(&d->kernels.op[OP_##id], d->module, "cuda_op_" #name),            \
+                       "finding a kernel", e);
+    KERNEL_LIST(X)
+#undef X
+#define X(name)                                                                                                        \
+    if (!rc)                                                                                                           \
+        rc = cuda_done(d, d->cu->cuModuleGetFunction(&d->kernels.name, d->module, "cuda_" #name), "finding a kernel",  \
+                       e);
+    CUDA_KERNEL_LIST(X)
+#undef X
+    return rc;
+}
+
+static bool cuda_probe(int i, device_info *out)
+{
+    const char *why;
+    const cuda_driver *cu = cuda_driver_open(&why);
+    int count = 0, device;
+    size_t available = 0, total = 0;
+    cu_context context = NULL;
+    *out = (device_info){.name = "NVIDIA GPU", .why = why};
+    if (!cu) return i == 0;
+    if (cu->cuDeviceGetCount(&count) || count == 0) out->why = "the NVIDIA driver has no device";
+    if (i >= count) return i == 0;
+    if (cu->cuDeviceGet(&device, i) || cu->cuDeviceGetName(out->name, sizeof out->name, device) ||
+        cu->cuDevicePrimaryCtxRetain(&context, device) || cu->cuCtxSetCurrent(context) ||
+        cu->cuMemGetInfo_v2(&available, &total))
+        out->why = "the device does not answer";
+    if (context) cu->cuDevicePrimaryCtxRelease_v2(device);
+    out->free_bytes = available;
+    return true;
+}
+
+static void cuda_close(dev *of)
+{
+    if (!of) return;
+    cuda_device *d = cuda_device_of(of);
+    if (d->stream && !d->bad) d->cu->cuStreamSynchronize(d->stream);
+    for (uint32_t i = 0; d->ropes && i < d->p->n_rope * CUDA_VARIANTS; i++)
+        cuda_give(d, &d->ropes[i].at, d->ropes[i].bytes);
+    cu_address *const taken[] = {&d->weights,       &d->scratch,     &d->program,
+                                 &d->rope_variants, &d->slot_memory, &d->constants};
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) cuda_give(d, taken[i], 0);
+    for (int g = 0; g < GROUP_MAX; g++) cuda_give(d, &d->pages[g], 0);
+    cuda_block_free(d, &d->stage);
+    if (d->module) d->cu->cuModuleUnload(d->module);
+    if (d->stream) d->cu->cuStreamDestroy_v2(d->stream);
+    if (d->context) d->cu->cuDevicePrimaryCtxRelease_v2(d->ordinal);
+    mem_free(d->wanted);
+    mem_free(d->helds);
+    mem_free(d->kv);
+    mem_free(d->slots);
+    mem_free(d->ropes);
+    mem_free(d);
+}
+
+static int cuda_open(dev **out, const program *p, const dev_options *o, err *e)
+{
+    const char *why;
+    const cuda_driver *cu = cuda_driver_open(&why);
+    *out = NULL;
+    if (!cu) return err_set(e, ERR_UNAVAILABLE, "--devices cuda: %s", why);
+    int count = 0;
+    const int ordinal = o->number < 0 ? 0 : o->number;
+    int rc = cuda_check(cu, cu->cuDeviceGetCount(&count), "counting devices", e);
+    if (!rc && ordinal >= count)
+        rc = err_set(e, ERR_USAGE, "--devices cuda:%d: the NVIDIA driver has %d devices, from 0 on", ordinal, count);
+    if (rc) return rc;
+    cuda_device *d = mem_zero(1, sizeof *d);
+    if (!d) return err_set(e, ERR_MEMORY, "out of memory for a CUDA device");
+    d->p = p;
+    d->cu = cu;
+    memcpy(d->max_rows, o->max_rows, sizeof d->max_rows);
+    d->wanted = mem_zero(p->n_weight + 1, sizeof *d->wanted);
+    d->helds = mem_zero(p->n_weight + 1, sizeof *d->helds);
+    d->kv = mem_zero(p->n_state + 1, sizeof *d->kv);
+    d->slots = mem_zero(p->n_state + 1, sizeof *d->slots);
+    d->ropes = mem_zero((size_t)p->n_rope * CUDA_VARIANTS + 1, sizeof *d->ropes);
+    if (!d->wanted || !d->helds || !d->kv || !d->slots || !d->ropes)
+        rc = err_set(e, ERR_MEMORY, "out of memory for a CUDA device");
+    if (!rc) rc = open_context(d, ordinal, e);
+    if (!rc) rc = load_kernels(d, e);
+    if (rc) cuda_close((dev *)(void *)d);
+    else *out = (dev *)(void *)d;
+    return rc;
+}
+
+/* ---- weights, pages, slots */
+
+static int cuda_weight_put(dev *of, uint32_t index, err *e)
+{
+    (void)e;
+    cuda_device_of(of)->wanted[index] = true;
+    return OK;
+}
+
+/* Scratch space is taken here, so that what pages may take is less by it. */
+static int cuda_weights_end(dev *of, err *e)
+{
+    cuda_device *d = cuda_device_of(of);
+    d->scratch_floats = run_scratch_floats(d->p);
+    const uint64_t most = SCRATCH_BYTES / (d->scratch_floats * sizeof(float));
+    d->scratch_workers = most > SCRATCH_WORKERS ? SCRATCH_WORKERS : most ? (int)most : 1;
+    int rc = cuda_weights_send(d, e);
+    if (rc) return rc;
+    return cuda_take(d, (uint64_t)d->scratch_workers * d->scratch_floats * sizeof(float), "scratch space", &d->scratch,
+                     e);
+}
+
+static uint64_t cuda_budget(const dev *of)
+{
+    cuda_device *d = cuda_device_of((dev *)of);
+    size_t available = 0, total = 0;
+    if (d->bad || d->cu->cuMemGetInfo_v2(&available, &total)) return 0;
+    return available > STEPS_BYTES ? available - STEPS_BYTES : 0;
+}
+
+static int open_pages(cuda_device *d, int group, err *e)
+{
+    const cache_options *c = &d->cache;
+    const uint64_t each = kv_place(d->kv, d->p, group, c->k_type, c->v_type, NULL), pages = (uint64_t)c->n_page[group];
+    uint64_t all;
+    if (!each) return OK;
+    if (!mem_mul(each, pages, &all)) return err_set(e, ERR_MEMORY, "a cache of %" PRIu64 " pages is too large", pages);
+    d->page_bytes[group] = each;
+    int rc = cuda_take(d, all, "the cache", &d->pages[group], e);
+    if (!rc) kv_place(d->kv, d->p, group, c->k_type, c->v_type, (uint8_t *)(uintptr_t)d->pages[group]);
+    return rc;
+}
+
+static int open_slots(cuda_device *d, err *e)
+{
+    const uint64_t floats = slots_place(d->slots, d->p, NULL);
+    if (!floats) return OK;
+    if (d->cache.n_slot < 2)
+        return err_set(e, ERR_USAGE, "a sequence of this model takes two slots, the device has %d", d->cache.n_slot);
+    int rc = cuda_take(d, floats * sizeof(float) * (uint64_t)d->cache.n_slot, "slots", &d->slot_memory, e);
+    if (!rc) slots_place(d->slots, d->p, (float *)(uintptr_t)d->slot_memory);
+    return rc;
+}
+
+static int cuda_cache_open(dev *of, const cache_options *o, err *e)
+{
+    cuda_device *d = cuda_device_of(of);
+    int rc = OK;
+    d->cache = *o;
+    for (int g = 0; g < GROUP_MAX && !rc; g++) rc = open_pages(d, g, e);
+    return rc ? rc : open_slots(d, e);
+}
+
+static int move_page(dev *of, int group, int32_t page, uint8_t *to, const uint8_t *from, err *e)
+{
+    cuda_device *d = cuda_device_of(of);
+    if (group < 0 || group >= GROUP_MAX || page < 0 || page >= d->cache.n_page[group])
+        return err_set(e, ERR_USAGE, "no page %d in group %d", page, group);
+    const uint64_t bytes = d->page_bytes[group];
+    const cu_address at = d->pages[group] + (uint64_t)page * bytes;
+    if (!bytes) return OK;
+    if (to) return cuda_fetch(d, to, at, bytes, e);
+    int rc = cuda_send(d, at, from, bytes, e);
+    return rc ? rc : cuda_wait(d, e);
+}
+
+static int cuda_page_get(dev *d, int group, int32_t page, uint8_t *to, err *e)
+{
+    return move_page(d, group, page, to, NULL, e);
+}
+
+static int cuda_page_put(dev *d, int group, int32_t page, const uint8_t *from, err *e)
+{
+    return move_page(d, group, page, NULL, from, e);
+}
+
+/* ---- segments */
+
+static void cuda_discard(dev *of, segment *s)
+{
+    cuda_device *d = cuda_device_of(of);
+    cuda_segment *c = s->compiled;
+    if (c) {
+        cuda_give(d, &c->act, s->act_bytes);
+        cuda_give(d, &c->run, 0);
+        cuda_block_free(d, &c->step);
+    }
+    mem_free(c);
+    s->compiled = NULL;
+}
+
+static int cuda_compile(dev *of, segment *s, err *e)
+{
+    cuda_device *d = cuda_device_of(of);
+    cuda_segment *c = s->compiled = mem_zero(1, sizeof *c);
+    if (!c) return err_set(e, ERR_MEMORY, "out of memory for a segment");
+    int rc = cuda_program_send(d, s->p, e);
+    if (!rc) rc = cuda_take(d, s->act_bytes, "activations", &c->act, e);
+    return rc ? rc : cuda_run_send(d, c, e);
+}
+
+/* ---- running */
+
+/* Threads that have something to do in an op, about; more find nothing. */
+static int64_t op_units(const cuda_device *d, const step *st, const op *o)
+{
+    const tensor *t = &d->p->tensors[o->out ? o->out : o->in[0]];
+    const int64_t rows = st->n[t->axis], dim = tensor_count(t);
+    switch ((op_kind)o->kind) {
+    case OP_MATMUL:
+    case OP_MATMUL_HEADS:
+    case OP_MATMUL_EXP: return dim;
+    case OP_ATTN: return rows * o->u.attn.heads;
+    case OP_KV_PUT: return rows * d->p->states[o->state].heads;
+    case OP_NORM: return rows * (dim / o->u.norm.width);
+    case OP_QUANT: return rows * ((dim + t->block - 1) / t->block + 1);
+    case OP_ROPE: return rows * (dim / o->u.rope.width);
+    case OP_JOIN: return rows * o->u.join.heads;
+    case OP_DISPATCH: return 1;
+    case OP_CONV: return dim / LANES + 1;
+    case OP_ACT:
+    case OP_MUL:
+    case OP_ADD:
+    case OP_SCALE:
+    case OP_SOFTCAP:
+    case OP_CLAMP:
+    case OP_POOL: return rows * (dim / LANES + 1);
+    case OP_EMBED:
+    case OP_TAKE_OUT:
+    case OP_ROUTE:
+    case OP_GATHER:
+    case OP_SCATTER:
+    case OP_COLUMNS:
+    case OP_COLL:
+    case OP_COUNT: break;
+    }
+    return rows;
+}
+
+static int start_op(cuda_device *d, const cuda_segment *s, const step *st, uint32_t i, err *e)
+{
+    const op *o = &d->p->ops[i];
+    cu_address r = s->run;
+    int64_t threads = op_units(d, st, o);
+    const bool scratch = op_is(o, OPF_MATRIX) || o->kind == OP_ATTN || o->kind == OP_ROUTE || o->kind == OP_DISPATCH;
+    if (threads > THREADS_MAX) threads = THREADS_MAX;
+    if (scratch && threads > d->scratch_workers) threads = d->scratch_workers;
+    threads = (threads + BLOCK - 1) / BLOCK * BLOCK;
+    int32_t workers = (int32_t)threads;
+    if (scratch && workers > d->scratch_workers) workers = d->scratch_workers;
+    return cuda_launch(d, d->kernels.op[o->kind], threads, BLOCK, (void *[]){&r, &i, &workers}, e);
+}
+
+static cu_address act_address(const cuda_segment *s, const program *p, ref t) { return s->act + p->tensors[t].off; }
+
+/* Shows an activation to the taps that ask for it. */
+static int show_taps(cuda_device *d, const cuda_segment *s, const step *st, ref done, err *e)
+{
+    const tensor *t = &d->p->tensors[done];
+    const int64_t rows = done ? st->n[t->axis] : 0;
+    const uint64_t bytes = (uint64_t)rows * (uint64_t)tensor_count(t) * sizeof(float);
+    int rc = OK;
+    for (int32_t i = 0; i < st->n_tap && !rc; i++) {
+        const tap *to = &st->taps[i];
+        if (to->what != done || !done) continue;
+        float *copy = to->to ? to->to : mem_alloc(bytes);
+        rc = copy ? cuda_fetch(d, copy, act_address(s, d->p, done), bytes, e)
+                  : err_set(e, ERR_MEMORY, "out of memory for the rows of %s", t->name);
+        if (!to->to && !rc) to->take(to->self, copy, rows);
+        if (!to->to) mem_free(copy);
+    }
+    return rc;
+}
+
+static int cuda_start(dev *of, const segment *s, uint32_t stretch, const step *st, err *e)
+{
+    cuda_device *d = cuda_device_of(of);
+    cuda_segment *c = s->compiled;
+    const uint32_t begin = stretch_begin(s, stretch);
+    int rc = stretch ? show_taps(d, c, st, s->p->ops[begin - 1].out, e) : cuda_step_send(d, c, st, e);
+    for (uint32_t i = begin; i < s->ends[stretch] && !rc; i++) {
+        rc = start_op(d, c, st, i, e);
+        if (!rc && st->n_tap) rc = show_taps(d, c, st, s->p->ops[i].out, e);
+    }
+    c->now = st;
+    return rc;
+}
+
+static int cuda_step_wait(dev *d, err *e) { return cuda_wait(cuda_device_of(d), e); }
+
+/* ---- rows in and out */
+
+static int cuda_act_put(dev *of, const segment *s, ref t, int64_t col0, int64_t cols, int64_t rows, const void *from,
+                        err *e)
+{
+    cuda_device *d = cuda_device_of(of);
+    const cuda_segment *c = s->compiled;
+    const tensor *a = &s->p->tensors[t];
+    const int64_t all = tensor_count(a);
+    const uint64_t bytes = (uint64_t)rows * act_move_bytes(a, cols);
+    cu_address to = act_address(c, s->p, t), act = c->act, p = d->program;
+    int rc;
+    if (!a->block && cols == all) {
+        rc = cuda_send(d, to, from, bytes, e);
+        return rc ? rc : cuda_wait(d, e);
+    }
+    rc = cuda_block_grow(d, &d->stage, bytes, "rows", e);
+    if (!rc) rc = cuda_send(d, d->stage.at, from, bytes, e);
+    if (!rc && a->block)
+        rc = cuda_launch(d, d->kernels.move_in, 1, 1, (void *[]){&p, &act, &t, &col0, &cols, &rows, &d->stage.at}, e);
+    else if (!rc)
+        rc = cuda_launch(d, d->kernels.columns_in, rows * cols, PICK_BLOCK,
+                         (void *[]){&to, &d->stage.at, (int64_t *)&all, &col0, &cols, &rows}, e);
+    return rc ? rc : cuda_wait(d, e);
+}
+
+static int cuda_act_get(dev *of, const segment *s, ref t, int64_t row0, int64_t rows, void *to, err *e)
+{
+    cuda_device *d = cuda_device_of(of);
+    const cuda_segment *c = s->compiled;
+    const tensor *a = &s->p->tensors[t];
+    const uint64_t row = act_move_bytes(a, tensor_count(a)), bytes = (uint64_t)rows * row;
+    if (!a->block) return cuda_fetch(d, to, act_address(c, s->p, t) + (uint64_t)row0 * row, bytes, e);
+    cu_address act = c->act, p = d->program;
+    int rc = cuda_block_grow(d, &d->stage, bytes, "rows", e);
+    if (!rc) rc = cuda_launch(d, d->kernels.move_out, 1, 1, (void *[]){&p, &act, &t, &row0, &rows, &d->stage.at}, e);
+    return rc ? rc : cuda_fetch(d, to, d->stage.at, bytes, e);
+}
+
+static int cuda_pick(dev *of, const segment *s, ref t, int64_t row0, int64_t rows, best_logit *to, err *e)
+{
+    cuda_device *d = cuda_device_of(of);
+    int64_t n = tensor_count(&s->p->tensors[t]);
+    cu_address from = act_address(s->compiled, s->p, t) + (uint64_t)(row0 * n) * sizeof(float);
+    const uint64_t bytes = (uint64_t)rows * sizeof *to;
+    int rc = cuda_block_grow(d, &d->stage, bytes, "rows", e);
+    if (!rc)
+        rc = cuda_launch(d, d->kernels.pick, rows * PICK_BLOCK, PICK_BLOCK, (void *[]){&from, &n, &d->stage.at}, e);
+    return rc ? rc : cuda_fetch(d, to, d->stage.at, bytes, e);
+}
+
+static const char *cuda_fused(const segment *s, uint32_t i, uint32_t *n)
+{
+    (void)s, (void)i;
+    *n = 1;
+    return NULL;
+}
+
+static const char *cuda_isa(const dev *d) { return cuda_device_at(d)->isa; }
+
+static uint64_t cuda_held_bytes(const dev *d) { return cuda_device_at(d)->held; }
+
+const backend cuda_backend = {
+    .name = "cuda",
+    .chunk = 512,
+    .sequences = 256,
+    .probe = cuda_probe,
+    .takes_int8 = cuda_takes_int8,
+    .open = cuda_open,
+    .close = cuda_close,
+    .weight_put = cuda_weight_put,
+    .weights_end = cuda_weights_end,
+    .budget = cuda_budget,
+    .cache_open = cuda_cache_open,
+    .compile = cuda_compile,
+    .discard = cuda_discard,
+    .act_put = cuda_act_put,
+    .act_get = cuda_act_get,
+    .start = cuda_start,
+    .wait = cuda_step_wait,
+    .pick = cuda_pick,
+    .page_get = cuda_page_get,
+    .page_put = cuda_page_put,
+    .fused = cuda_fused,
+    .isa = cuda_isa,
+    .held_bytes = cuda_held_bytes,
+};

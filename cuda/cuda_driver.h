@@ -1,0 +1,61 @@
+/* cuda_driver.h - NVIDIA's driver interface, found at run time: the calls that are used here, as libcuda.so.1 exports
+ * them (CUDA Driver API, version 12 and later; names with _v2 are the current forms). No toolkit is needed to build or
+ * to run, and without a driver the program is as one without this backend. */
+#pragma once
+#include "base/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct cu_context *cu_context;
+typedef struct cu_module *cu_module;
+typedef struct cu_function *cu_function;
+typedef struct cu_stream *cu_stream;
+typedef uint64_t cu_address; /* of device memory */
+
+enum { CU_SUCCESS = 0, CU_OUT_OF_MEMORY = 2 };
+/* Attributes of a device; flags of a stream. */
+enum { CU_MAJOR = 75, CU_MINOR = 76, CU_MULTIPROCESSORS = 16, CU_STREAM_APART = 1 };
+
+/* X(name, parameters); all return a code. */
+#define CU_CALLS(X)                                                                                                    \
+    X(cuInit, (unsigned flags))                                                                                        \
+    X(cuDriverGetVersion, (int *version))                                                                              \
+    X(cuDeviceGetCount, (int *count))                                                                                  \
+    X(cuDeviceGet, (int *device, int ordinal))                                                                         \
+    X(cuDeviceGetName, (char *name, int size, int device))                                                             \
+    X(cuDeviceGetAttribute, (int *value, int attribute, int device))                                                   \
+    X(cuDevicePrimaryCtxRetain, (cu_context * context, int device))                                                    \
+    X(cuDevicePrimaryCtxRelease_v2, (int device))                                                                      \
+    X(cuCtxSetCurrent, (cu_context context))                                                                           \
+    X(cuMemGetInfo_v2, (size_t * available, size_t * total))                                                           \
+    X(cuModuleLoadData, (cu_module * module, const void *image))                                                       \
+    X(cuModuleUnload, (cu_module module))                                                                              \
+    X(cuModuleGetFunction, (cu_function * function, cu_module module, const char *name))                               \
+    X(cuMemAlloc_v2, (cu_address * address, size_t bytes))                                                             \
+    X(cuMemFree_v2, (cu_address address))                                                                              \
+    X(cuMemHostAlloc, (void **memory, size_t bytes, unsigned flags))                                                   \
+    X(cuMemFreeHost, (void *memory))                                                                                   \
+    X(cuMemcpyHtoDAsync_v2, (cu_address to, const void *from, size_t bytes, cu_stream stream))                         \
+    X(cuMemcpyDtoHAsync_v2, (void *to, cu_address from, size_t bytes, cu_stream stream))                               \
+    X(cuMemcpyDtoDAsync_v2, (cu_address to, cu_address from, size_t bytes, cu_stream stream))                          \
+    X(cuStreamCreate, (cu_stream * stream, unsigned flags))                                                            \
+    X(cuStreamDestroy_v2, (cu_stream stream))                                                                          \
+    X(cuStreamSynchronize, (cu_stream stream))                                                                         \
+    X(cuGetErrorString, (int code, const char **text))                                                                 \
+    X(cuLaunchKernel,                                                                                                  \
+      (cu_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,    \
+       unsigned block_z, unsigned shared_bytes, cu_stream stream, void **parameters, void **extra))
+
+typedef struct cuda_driver {
+#define X(name, parameters) int(*name) parameters;
+    CU_CALLS(X)
+#undef X
+} cuda_driver;
+
+/* The driver, opened once for the process and never closed. NULL: there is none that can be used; *why gets a static
+ * text that says why. Thread-safe. */
+const cuda_driver *cuda_driver_open(const char **why);
+
+/* What a call returned, as an error that names what was done; OK for success. */
+int cuda_check(const cuda_driver *cu, int code, const char *what, err *e);

@@ -1,0 +1,96 @@
+/* cuda_state.h - inside the CUDA backend: the device, and a segment as it was compiled. What lies on the device are the
+ * structs of src/ops and src/core themselves, with device addresses in place of pointers; so definitions.cu reads them
+ * as the CPU does. */
+#pragma once
+#include "core/backend.h"
+#include "cuda/cuda_driver.h"
+#include "ops/run.h"
+
+#include <stdbool.h>
+
+/* Kernels besides those of ops: X(name), in definitions.cu and pick.cu. */
+#define CUDA_KERNEL_LIST(X) X(move_in) X(move_out) X(columns_in) X(pick)
+
+typedef struct cuda_kernels {
+    cu_function op[OP_COUNT];
+#define X(name) cu_function name;
+    CUDA_KERNEL_LIST(X)
+#undef X
+} cuda_kernels;
+
+/* Memory of the device, and memory of the host that mirrors it and that the device can copy from. */
+typedef struct cuda_block {
+    cu_address at;
+    uint8_t *host;
+    uint64_t bytes;
+} cuda_block;
+
+enum { CUDA_VARIANTS = 64 }; /* of a rope table at most: core/rope.c */
+
+typedef struct cuda_rope {
+    uint32_t serial; /* rope_serial of the table that is there; 0: none */
+    cu_address at;
+    uint64_t bytes;
+} cuda_rope;
+
+typedef struct cuda_device {
+    const program *p;
+    const cuda_driver *cu;
+    int ordinal, multiprocessors;
+    int max_rows[AXIS_COUNT];
+    cache_options cache;
+    bool bad; /* a call has failed: the device may be lost */
+    cu_context context;
+    cu_module module;
+    cu_stream stream;
+    cuda_kernels kernels;
+    char isa[16];
+    uint64_t held;    /* bytes taken */
+    cuda_block stage; /* rows on their way in and out */
+
+    bool *wanted;       /* [n_weight] */
+    held_weight *helds; /* [n_weight] addresses are the device's */
+    kv_store *kv;       /* [n_state] likewise */
+    slot_store *slots;  /* [n_state] likewise */
+    cuda_rope *ropes;   /* [n_rope][CUDA_VARIANTS] */
+    cu_address weights, pages[GROUP_MAX], slot_memory, scratch;
+    uint64_t page_bytes[GROUP_MAX], scratch_floats;
+    int scratch_workers;
+    cu_address program, rope_variants; /* the program, and its rope variants, on the device */
+    cu_address constants;              /* of the program, one after another */
+} cuda_device;
+
+/* A segment on the device. */
+typedef struct cuda_segment {
+    cu_address act, run; /* the arena; the struct run */
+    cuda_block step;     /* the struct step and its arrays */
+    const step *now;     /* the step at work */
+    const tap *taps;     /* of the host */
+} cuda_segment;
+
+/* The struct behind a dev; it is made current for the thread. */
+cuda_device *cuda_device_of(dev *d);
+static inline const cuda_device *cuda_device_at(const dev *d) { return (const cuda_device *)(const void *)d; }
+
+/* A call of the driver. The first that fails makes the device bad: later ones are not made, and fail. */
+int cuda_done(cuda_device *d, int code, const char *what, err *e);
+/* Memory of the device, counted in `held`; ERR_MEMORY names `what`. 0 bytes give one. */
+int cuda_take(cuda_device *d, uint64_t bytes, const char *what, cu_address *at, err *e);
+void cuda_give(cuda_device *d, cu_address *at, uint64_t bytes);
+/* Makes a block at least so large; what it held is lost. */
+int cuda_block_grow(cuda_device *d, cuda_block *b, uint64_t bytes, const char *what, err *e);
+void cuda_block_free(cuda_device *d, cuda_block *b);
+/* Copies, ordered with kernels; `from` may be reused at once. cuda_wait: until all that was asked for is done. */
+int cuda_send(cuda_device *d, cu_address to, const void *from, uint64_t bytes, err *e);
+int cuda_fetch(cuda_device *d, void *to, cu_address from, uint64_t bytes, err *e); /* and waits */
+int cuda_wait(cuda_device *d, err *e);
+/* Starts a kernel of `threads` threads at least, in blocks of `block`. */
+int cuda_launch(cuda_device *d, cu_function f, int64_t threads, int block, void **parameters, err *e);
+
+/* cuda_weight.c */
+int cuda_weights_send(cuda_device *d, err *e);
+/* cuda_program.c: the program on the device, once; a struct run of a segment. */
+int cuda_program_send(cuda_device *d, const program *p, err *e);
+int cuda_run_send(cuda_device *d, cuda_segment *s, err *e);
+/* cuda_step.c: a step, with the rope tables and page copies that it needs. */
+int cuda_step_send(cuda_device *d, cuda_segment *s, const step *st, err *e);

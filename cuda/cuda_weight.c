@@ -1,0 +1,126 @@
+/* cuda_weight.c - weights on their way to a device: panels as in files (tensor/panel.h), for every quantized type, and
+ * rows of floats. There is no second layout.
+ *
+ * All lie in one piece of memory. Units (rows or panels, core/weight_fill.h) are made by all threads in one of two
+ * pinned buffers while the other is copied, so that loading takes that much memory of the host besides the mapped file,
+ * however large the model is. */
+#include "cuda/cuda_state.h"
+
+#include "base/mem.h"
+#include "base/pool.h"
+#include "core/weight_fill.h"
+#include "tensor/panel.h"
+#include "tensor/quant.h"
+
+#include <string.h>
+
+enum { ALIGN = 256, BUFFER = 32 << 20 };
+
+/* How a weight comes to the device. */
+typedef struct upload {
+    weight_fill fill;
+    bool floats; /* rows of another type become float32 */
+    uint64_t unit_bytes, bytes;
+} upload;
+
+static int upload_plan(upload *u, const weight *w, err *e)
+{
+    const dtype type = weight_held_type(w);
+    const bool packed = w->packed || (!w->vector && panel_format_of(type) && panel_holds(w->rows, w->parts));
+    int rc = weight_fill_plan(&u->fill, w, type, packed, e);
+    u->floats = !packed && !dtype_is_float(type);
+    u->unit_bytes = u->floats ? (uint64_t)w->cols * sizeof(float) : u->fill.unit_bytes;
+    if (!rc && !mem_mul(u->unit_bytes, (uint64_t)u->fill.units, &u->bytes))
+        rc = err_set(e, ERR_MEMORY, "weight %s is too large", w->name);
+    return rc;
+}
+
+static void upload_describe(const upload *u, const weight *w, cu_address at, held_weight *to)
+{
+    *to = (held_weight){.data = (const uint8_t *)(uintptr_t)at,
+                        .type = u->floats ? DTYPE_F32 : u->fill.type,
+                        .stride = u->unit_bytes,
+                        .packed = u->fill.packed,
+                        .rows = w->rows,
+                        .cols = w->cols};
+}
+
+/* Two buffers of pinned memory and what is copied from each. */
+typedef struct ring {
+    uint8_t *at[2];
+    uint8_t *rows; /* of a type that becomes floats */
+    int turn;
+} ring;
+
+/* Units from … to - 1 into a buffer. */
+static int fill_units(upload *u, ring *r, int64_t from, int64_t to, err *e)
+{
+    uint8_t *out = r->at[r->turn];
+    u->fill.from = from;
+    u->fill.to = to;
+    u->fill.out = u->floats ? r->rows : out;
+    int rc = weight_fill_run(&u->fill, 1, pool_default_threads(), e);
+    for (int64_t i = 0; i < to - from && u->floats && !rc; i++)
+        quant_decode_row(u->fill.type, r->rows + (uint64_t)i * u->fill.unit_bytes,
+                         (float *)(void *)(out + (uint64_t)i * u->unit_bytes), (uint64_t)u->fill.w->cols);
+    return rc;
+}
+
+static int upload_send(cuda_device *d, upload *u, ring *r, cu_address at, err *e)
+{
+    const uint64_t widest = u->fill.unit_bytes > u->unit_bytes ? u->fill.unit_bytes : u->unit_bytes;
+    const int64_t each = (int64_t)(BUFFER / widest);
+    for (int64_t from = 0; from < u->fill.units; from += each) {
+        const int64_t to = from + each < u->fill.units ? from + each : u->fill.units;
+        int rc = fill_units(u, r, from, to, e); /* while the other buffer is copied */
+        if (!rc) rc = cuda_wait(d, e);
+        if (!rc)
+            rc = cuda_send(d, at + (uint64_t)from * u->unit_bytes, r->at[r->turn],
+                           (uint64_t)(to - from) * u->unit_bytes, e);
+        if (rc) return rc;
+        r->turn = !r->turn;
+    }
+    return OK;
+}
+
+static uint64_t aligned(uint64_t n) { return (n + ALIGN - 1) / ALIGN * ALIGN; }
+
+static int send_all(cuda_device *d, upload *list, ring *r, err *e)
+{
+    cu_address at = d->weights;
+    int rc = OK;
+    for (uint32_t i = 0; i < d->p->n_weight && !rc; i++) {
+        if (!d->wanted[i]) continue;
+        upload_describe(&list[i], &d->p->weights[i], at, &d->helds[i]);
+        rc = upload_send(d, &list[i], r, at, e);
+        at += aligned(list[i].bytes);
+    }
+    return rc ? rc : cuda_wait(d, e);
+}
+
+int cuda_weights_send(cuda_device *d, err *e)
+{
+    upload *list = mem_zero(d->p->n_weight + 1, sizeof *list);
+    ring r = {.rows = NULL};
+    uint64_t all = 0, widest = 0;
+    int rc = list ? OK : err_set(e, ERR_MEMORY, "out of memory for a list of weights");
+    for (uint32_t i = 0; i < d->p->n_weight && !rc; i++) {
+        if (!d->wanted[i]) continue;
+        rc = upload_plan(&list[i], &d->p->weights[i], e);
+        all += aligned(list[i].bytes);
+        if (list[i].unit_bytes > widest) widest = list[i].unit_bytes;
+        if (list[i].fill.unit_bytes > widest) widest = list[i].fill.unit_bytes;
+    }
+    if (!rc && widest > BUFFER) rc = err_set(e, ERR_LIMIT, "a row of a weight has more than %d bytes", BUFFER);
+    if (!rc) rc = cuda_take(d, all, "weights", &d->weights, e);
+    for (int i = 0; i < 2 && !rc; i++)
+        rc = cuda_done(d, d->cu->cuMemHostAlloc((void **)&r.at[i], BUFFER, 0), "taking memory of the host", e);
+    r.rows = rc ? NULL : mem_alloc(BUFFER);
+    if (!rc && !r.rows) rc = err_set(e, ERR_MEMORY, "out of memory for loading weights");
+    if (!rc) rc = send_all(d, list, &r, e);
+    for (int i = 0; i < 2; i++)
+        if (r.at[i]) d->cu->cuMemFreeHost(r.at[i]);
+    mem_free(r.rows);
+    mem_free(list);
+    return rc;
+}
