@@ -58,7 +58,7 @@ CUDA  ?= $(if $(NVCC),1,0)
 ifneq ($(CUDA),0)
 INCLUDE += -DHAVE_CUDA
 CUDA_SRC    := $(wildcard cuda/*.c)
-CUDA_IMAGES := $(BUILD)/gen/definitions.sm_80.cubin $(BUILD)/gen/definitions.sm_90a.cubin $(BUILD)/gen/definitions.ptx
+CUDA_IMAGES := $(foreach i,definitions fast,$(foreach k,sm_80.cubin sm_90a.cubin ptx,$(BUILD)/gen/$i.$k))
 endif
 
 SRC   := $(filter-out src/app/main.c $(OTHER_ISAS:%=cpu/simd/\%_%.c),\

@@ -5,7 +5,6 @@
  * last. */
 #include "cuda/cuda_backend.h"
 
-#include "base/embed.h"
 #include "base/mem.h"
 #include "core/act_move.h"
 #include "core/kv_codes.h"
@@ -17,7 +16,7 @@
 #include <string.h>
 
 /* Threads of a block; threads that a step has at most, and bytes of scratch space for them. */
-enum { BLOCK = 64, PICK_BLOCK = 256, THREADS_MAX = 1 << 20, SCRATCH_WORKERS = 1 << 14, SCRATCH_BYTES = 256 << 20 };
+enum { BLOCK = 64, MOVE_BLOCK = 256, THREADS_MAX = 1 << 20, SCRATCH_WORKERS = 1 << 14, SCRATCH_BYTES = 256 << 20 };
 /* Memory that is kept for steps and their tables when pages are counted. */
 enum { STEPS_BYTES = 64 << 20 };
 
@@ -43,32 +42,22 @@ static int open_context(cuda_device *d, int ordinal, err *e)
     return rc;
 }
 
-/* The kernels: machine code made for the device's kind or an earlier one of the same generation, else PTX, which the
- * driver compiles. */
 static int load_kernels(cuda_device *d, err *e)
 {
-    static const char *const images[] = {"definitions.sm_90a.cubin", "definitions.sm_80.cubin", "definitions.ptx"};
-    int code = CU_SUCCESS;
-    for (size_t i = 0; i < sizeof images / sizeof *images && !d->module; i++) {
-        const span image = embedded_find(images[i]);
-        code = image.p ? d->cu->cuModuleLoadData(&d->module, image.p) : code;
-        if (code) d->module = NULL;
-    }
-    if (!d->module && !code) return err_set(e, ERR_USAGE, "this build has no kernels for CUDA devices");
-    int rc = cuda_done(d, code, "loading kernels", e);
+    int rc = cuda_load_image(d, "definitions", &d->definitions, e);
 #define X(id, name, ...)                                                                                               \
     if (!rc)                                                                                                           \
-        rc = cuda_done(d, d->cu->cuModuleGetFunction(&d->kernels.op[OP_##id], d->module, "cuda_op_" #name),            \
+        rc = cuda_done(d, d->cu->cuModuleGetFunction(&d->kernels.op[OP_##id], d->definitions, "cuda_op_" #name),       \
                        "finding a kernel", e);
     KERNEL_LIST(X)
 #undef X
 #define X(name)                                                                                                        \
     if (!rc)                                                                                                           \
-        rc = cuda_done(d, d->cu->cuModuleGetFunction(&d->kernels.name, d->module, "cuda_" #name), "finding a kernel",  \
-                       e);
-    CUDA_KERNEL_LIST(X)
+        rc = cuda_done(d, d->cu->cuModuleGetFunction(&d->kernels.name, d->definitions, "cuda_" #name),                 \
+                       "finding a kernel", e);
+    CUDA_MOVE_LIST(X)
 #undef X
-    return rc;
+    return rc ? rc : cuda_fast_load(d, e);
 }
 
 static bool cuda_probe(int i, device_info *out)
@@ -103,7 +92,8 @@ static void cuda_close(dev *of)
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) cuda_give(d, taken[i], 0);
     for (int g = 0; g < GROUP_MAX; g++) cuda_give(d, &d->pages[g], 0);
     cuda_block_free(d, &d->stage);
-    if (d->module) d->cu->cuModuleUnload(d->module);
+    if (d->definitions) d->cu->cuModuleUnload(d->definitions);
+    if (d->fast) d->cu->cuModuleUnload(d->fast);
     if (d->stream) d->cu->cuStreamDestroy_v2(d->stream);
     if (d->context) d->cu->cuDevicePrimaryCtxRelease_v2(d->ordinal);
     mem_free(d->wanted);
@@ -111,6 +101,7 @@ static void cuda_close(dev *of)
     mem_free(d->kv);
     mem_free(d->slots);
     mem_free(d->ropes);
+    mem_free(d->constant);
     mem_free(d);
 }
 
@@ -238,6 +229,7 @@ static void cuda_discard(dev *of, segment *s)
     cuda_device *d = cuda_device_of(of);
     cuda_segment *c = s->compiled;
     if (c) {
+        cuda_graphs_drop(d, c);
         cuda_give(d, &c->act, s->act_bytes);
         cuda_give(d, &c->run, 0);
         cuda_block_free(d, &c->step);
@@ -251,6 +243,7 @@ static int cuda_compile(dev *of, segment *s, err *e)
     cuda_device *d = cuda_device_of(of);
     cuda_segment *c = s->compiled = mem_zero(1, sizeof *c);
     if (!c) return err_set(e, ERR_MEMORY, "out of memory for a segment");
+    c->of = s;
     int rc = cuda_program_send(d, s->p, e);
     if (!rc) rc = cuda_take(d, s->act_bytes, "activations", &c->act, e);
     return rc ? rc : cuda_run_send(d, c, e);
@@ -297,6 +290,9 @@ static int64_t op_units(const cuda_device *d, const step *st, const op *o)
 static int start_op(cuda_device *d, const cuda_segment *s, const step *st, uint32_t i, err *e)
 {
     const op *o = &d->p->ops[i];
+    bool done = false;
+    int rc = cuda_fast_start(d, s, st, i, &done, e);
+    if (rc || done) return rc;
     cu_address r = s->run;
     int64_t threads = op_units(d, st, o);
     const bool scratch = op_is(o, OPF_MATRIX) || o->kind == OP_ATTN || o->kind == OP_ROUTE || o->kind == OP_DISPATCH;
@@ -329,18 +325,26 @@ static int show_taps(cuda_device *d, const cuda_segment *s, const step *st, ref 
     return rc;
 }
 
+/* The ops of a stretch, one launch each. */
+static int start_stretch(cuda_device *d, cuda_segment *c, uint32_t stretch, const step *st, err *e)
+{
+    int rc = OK;
+    for (uint32_t i = stretch_begin(c->of, stretch); i < c->of->ends[stretch] && !rc; i++) {
+        rc = start_op(d, c, st, i, e);
+        if (!rc && st->n_tap) rc = show_taps(d, c, st, d->p->ops[i].out, e);
+    }
+    return rc;
+}
+
 static int cuda_start(dev *of, const segment *s, uint32_t stretch, const step *st, err *e)
 {
     cuda_device *d = cuda_device_of(of);
     cuda_segment *c = s->compiled;
     const uint32_t begin = stretch_begin(s, stretch);
+    c->of = s;
     int rc = stretch ? show_taps(d, c, st, s->p->ops[begin - 1].out, e) : cuda_step_send(d, c, st, e);
-    for (uint32_t i = begin; i < s->ends[stretch] && !rc; i++) {
-        rc = start_op(d, c, st, i, e);
-        if (!rc && st->n_tap) rc = show_taps(d, c, st, s->p->ops[i].out, e);
-    }
-    c->now = st;
-    return rc;
+    if (rc || begin == s->ends[stretch]) return rc;
+    return st->n_tap ? start_stretch(d, c, stretch, st, e) : cuda_graph_start(d, c, stretch, st, start_stretch, e);
 }
 
 static int cuda_step_wait(dev *d, err *e) { return cuda_wait(cuda_device_of(d), e); }
@@ -366,7 +370,7 @@ static int cuda_act_put(dev *of, const segment *s, ref t, int64_t col0, int64_t 
     if (!rc && a->block)
         rc = cuda_launch(d, d->kernels.move_in, 1, 1, (void *[]){&p, &act, &t, &col0, &cols, &rows, &d->stage.at}, e);
     else if (!rc)
-        rc = cuda_launch(d, d->kernels.columns_in, rows * cols, PICK_BLOCK,
+        rc = cuda_launch(d, d->kernels.columns_in, rows * cols, MOVE_BLOCK,
                          (void *[]){&to, &d->stage.at, (int64_t *)&all, &col0, &cols, &rows}, e);
     return rc ? rc : cuda_wait(d, e);
 }
@@ -392,7 +396,7 @@ static int cuda_pick(dev *of, const segment *s, ref t, int64_t row0, int64_t row
     const uint64_t bytes = (uint64_t)rows * sizeof *to;
     int rc = cuda_block_grow(d, &d->stage, bytes, "rows", e);
     if (!rc)
-        rc = cuda_launch(d, d->kernels.pick, rows * PICK_BLOCK, PICK_BLOCK, (void *[]){&from, &n, &d->stage.at}, e);
+        rc = cuda_launch(d, d->kernels.pick, rows * MOVE_BLOCK, MOVE_BLOCK, (void *[]){&from, &n, &d->stage.at}, e);
     return rc ? rc : cuda_fetch(d, to, d->stage.at, bytes, e);
 }
 

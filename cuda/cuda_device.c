@@ -1,9 +1,10 @@
 /* cuda_device.c - see cuda_state.h: memory, copies and launches on one device. */
 #include "cuda/cuda_state.h"
 
-#include "base/mem.h"
+#include "base/embed.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 cuda_device *cuda_device_of(dev *of)
@@ -81,12 +82,32 @@ int cuda_fetch(cuda_device *d, void *to, cu_address from, uint64_t bytes, err *e
     return rc ? rc : cuda_wait(d, e);
 }
 
-int cuda_launch(cuda_device *d, cu_function f, int64_t threads, int block, void **parameters, err *e)
+int cuda_launch_grid(cuda_device *d, cu_function f, cuda_grid g, void **parameters, err *e)
 {
     if (d->bad) return lost(e);
-    const int64_t blocks = (threads + block - 1) / block;
     return cuda_done(d,
-                     d->cu->cuLaunchKernel(f, (unsigned)(blocks ? blocks : 1), 1, 1, (unsigned)block, 1, 1, 0,
-                                           d->stream, parameters, NULL),
+                     d->cu->cuLaunchKernel(f, (unsigned)g.x, (unsigned)g.y, 1, (unsigned)g.block, 1, 1,
+                                           (unsigned)g.shared_bytes, d->stream, parameters, NULL),
                      "starting a kernel", e);
+}
+
+int cuda_launch(cuda_device *d, cu_function f, int64_t threads, int block, void **parameters, err *e)
+{
+    const int64_t blocks = (threads + block - 1) / block;
+    return cuda_launch_grid(d, f, (cuda_grid){blocks ? blocks : 1, 1, block, 0}, parameters, e);
+}
+
+int cuda_load_image(cuda_device *d, const char *name, cu_module *to, err *e)
+{
+    static const char *const kinds[] = {"sm_90a.cubin", "sm_80.cubin", "ptx"};
+    char file[64];
+    int code = CU_SUCCESS;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds && !*to; i++) {
+        snprintf(file, sizeof file, "%s.%s", name, kinds[i]);
+        const span image = embedded_find(file);
+        code = image.p ? d->cu->cuModuleLoadData(to, image.p) : code;
+        if (code) *to = NULL;
+    }
+    if (!*to && !code) return err_set(e, ERR_USAGE, "this build has no kernels for CUDA devices");
+    return cuda_done(d, code, "loading kernels", e);
 }

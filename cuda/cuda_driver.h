@@ -11,11 +11,13 @@ typedef struct cu_context *cu_context;
 typedef struct cu_module *cu_module;
 typedef struct cu_function *cu_function;
 typedef struct cu_stream *cu_stream;
+typedef struct cu_graph *cu_graph;
+typedef struct cu_graph_exec *cu_graph_exec;
 typedef uint64_t cu_address; /* of device memory */
 
 enum { CU_SUCCESS = 0, CU_OUT_OF_MEMORY = 2 };
-/* Attributes of a device; flags of a stream. */
-enum { CU_MAJOR = 75, CU_MINOR = 76, CU_MULTIPROCESSORS = 16, CU_STREAM_APART = 1 };
+/* Attributes of a device; flags of a stream; mode of a capture: of calls of this thread alone. */
+enum { CU_MAJOR = 75, CU_MINOR = 76, CU_MULTIPROCESSORS = 16, CU_STREAM_APART = 1, CU_CAPTURE_THREAD = 1 };
 
 /* X(name, parameters); all return a code. */
 #define CU_CALLS(X)                                                                                                    \
@@ -42,6 +44,12 @@ enum { CU_MAJOR = 75, CU_MINOR = 76, CU_MULTIPROCESSORS = 16, CU_STREAM_APART = 
     X(cuStreamCreate, (cu_stream * stream, unsigned flags))                                                            \
     X(cuStreamDestroy_v2, (cu_stream stream))                                                                          \
     X(cuStreamSynchronize, (cu_stream stream))                                                                         \
+    X(cuStreamBeginCapture_v2, (cu_stream stream, int mode))                                                           \
+    X(cuStreamEndCapture, (cu_stream stream, cu_graph * graph))                                                        \
+    X(cuGraphInstantiateWithFlags, (cu_graph_exec * exec, cu_graph graph, unsigned long long flags))                   \
+    X(cuGraphLaunch, (cu_graph_exec exec, cu_stream stream))                                                           \
+    X(cuGraphExecDestroy, (cu_graph_exec exec))                                                                        \
+    X(cuGraphDestroy, (cu_graph graph))                                                                                \
     X(cuGetErrorString, (int code, const char **text))                                                                 \
     X(cuLaunchKernel,                                                                                                  \
       (cu_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,    \

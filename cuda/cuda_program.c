@@ -20,6 +20,8 @@ static int send_constants(cuda_device *d, const program *p, tensor *to, err *e)
 {
     uint64_t all = 0;
     for (uint32_t i = 1; i < p->n_tensor; i++) all += aligned(constant_bytes(&p->tensors[i]));
+    d->constant = mem_zero(p->n_tensor, sizeof *d->constant);
+    if (!d->constant) return err_set(e, ERR_MEMORY, "out of memory for a program");
     int rc = cuda_take(d, all, "constants", &d->constants, e);
     cu_address at = d->constants;
     for (uint32_t i = 1; i < p->n_tensor && !rc; i++) {
@@ -27,6 +29,7 @@ static int send_constants(cuda_device *d, const program *p, tensor *to, err *e)
         if (!bytes) continue;
         rc = cuda_send(d, at, p->tensors[i].data, bytes, e);
         to[i].data = (const float *)(uintptr_t)at;
+        d->constant[i] = at;
         at += aligned(bytes);
     }
     return rc;

@@ -5,16 +5,23 @@
 #include "core/backend.h"
 #include "cuda/cuda_driver.h"
 #include "ops/run.h"
+#include "tensor/panel.h"
 
 #include <stdbool.h>
 
-/* Kernels besides those of ops: X(name), in definitions.cu and pick.cu. */
-#define CUDA_KERNEL_LIST(X) X(move_in) X(move_out) X(columns_in) X(pick)
+/* Kernels besides those of ops: X(name), in definitions.cu; in fast.cu. */
+#define CUDA_MOVE_LIST(X) X(move_in) X(move_out) X(columns_in)
+#define CUDA_FAST_LIST(X) X(norm) X(quant) X(attn) X(pick)
+/* Of those of matrices there are two: for one row of activations, and for up to CUDA_FAST_ROWS. */
+enum { CUDA_FAST_ROWS = 8, CUDA_FAST_WAYS = 2, CUDA_FLOATS = 3 };
 
 typedef struct cuda_kernels {
-    cu_function op[OP_COUNT];
+    cu_function op[OP_COUNT];                      /* definitions */
+    cu_function qmat[PANEL_KINDS][CUDA_FAST_WAYS]; /* packed weights */
+    cu_function fmat[CUDA_FLOATS][CUDA_FAST_WAYS]; /* float32, float16, bfloat16 */
 #define X(name) cu_function name;
-    CUDA_KERNEL_LIST(X)
+    CUDA_MOVE_LIST(X)
+    CUDA_FAST_LIST(X)
 #undef X
 } cuda_kernels;
 
@@ -41,7 +48,7 @@ typedef struct cuda_device {
     cache_options cache;
     bool bad; /* a call has failed: the device may be lost */
     cu_context context;
-    cu_module module;
+    cu_module definitions, fast;
     cu_stream stream;
     cuda_kernels kernels;
     char isa[16];
@@ -57,15 +64,26 @@ typedef struct cuda_device {
     uint64_t page_bytes[GROUP_MAX], scratch_floats;
     int scratch_workers;
     cu_address program, rope_variants; /* the program, and its rope variants, on the device */
-    cu_address constants;              /* of the program, one after another */
+    cu_address constants, *constant;   /* of the program, one after another; [n_tensor] of each */
 } cuda_device;
+
+/* A stretch as it was started before with so many rows. */
+typedef struct cuda_graph {
+    uint32_t stretch;
+    int32_t n[AXIS_COUNT]; /* step.n */
+    cu_address step;       /* where the step was */
+    uint64_t uses, last;   /* 0: an empty entry; turn of the last use */
+    cu_graph_exec exec;    /* NULL: not captured yet */
+} cuda_graph;
+enum { CUDA_GRAPHS = 16 };
 
 /* A segment on the device. */
 typedef struct cuda_segment {
+    const segment *of;
     cu_address act, run; /* the arena; the struct run */
     cuda_block step;     /* the struct step and its arrays */
-    const step *now;     /* the step at work */
-    const tap *taps;     /* of the host */
+    cuda_graph graphs[CUDA_GRAPHS];
+    uint64_t turn;
 } cuda_segment;
 
 /* The struct behind a dev; it is made current for the thread. */
@@ -84,8 +102,26 @@ void cuda_block_free(cuda_device *d, cuda_block *b);
 int cuda_send(cuda_device *d, cu_address to, const void *from, uint64_t bytes, err *e);
 int cuda_fetch(cuda_device *d, void *to, cu_address from, uint64_t bytes, err *e); /* and waits */
 int cuda_wait(cuda_device *d, err *e);
+/* Kernels of the image "definitions" or "fast": machine code made for the device's kind or an earlier one of the same
+ * generation, else PTX, which the driver compiles. */
+int cuda_load_image(cuda_device *d, const char *name, cu_module *to, err *e);
 /* Starts a kernel of `threads` threads at least, in blocks of `block`. */
 int cuda_launch(cuda_device *d, cu_function f, int64_t threads, int block, void **parameters, err *e);
+/* The same in a grid of two axes, with dynamic shared memory. */
+typedef struct cuda_grid {
+    int64_t x, y;
+    int block;
+    uint64_t shared_bytes;
+} cuda_grid;
+int cuda_launch_grid(cuda_device *d, cu_function f, cuda_grid g, void **parameters, err *e);
+
+/* cuda_graph.c: starts a stretch by `launch`, which starts its kernels one by one, or as it did before. */
+typedef int cuda_launches(cuda_device *d, cuda_segment *s, uint32_t stretch, const step *st, err *e);
+int cuda_graph_start(cuda_device *d, cuda_segment *s, uint32_t stretch, const step *st, cuda_launches *launch, err *e);
+void cuda_graphs_drop(const cuda_device *d, cuda_segment *s);
+/* cuda_fast.c: the kernels of fast.cu; starts the one that does an op in this step. *done false: there is none. */
+int cuda_fast_load(cuda_device *d, err *e);
+int cuda_fast_start(cuda_device *d, const cuda_segment *s, const step *st, uint32_t i, bool *done, err *e);
 
 /* cuda_weight.c */
 int cuda_weights_send(cuda_device *d, err *e);

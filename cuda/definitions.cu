@@ -1,33 +1,9 @@
 /* definitions.cu - the definitions of all ops (src/ops) as kernels: a worker is a thread of the grid. So the device has
  * every op, in every bit, and faster kernels are written where they pay.
- *
- * The C files are compiled as they are. `inline` says "for the host too" from here on: functions of headers are used
- * on both sides. */
-#include <math.h>
-#include <stdalign.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define inline     inline __host__ __device__
-#define restrict   __restrict__
+ */
+#include "cuda/prelude.cuh"
 
 extern "C" {
-#include "core/best_logit.h"
-#include "tensor/dtype.h"
-
-GPU_DATA const dtype_row dtype_info[DTYPE_COUNT] = {
-    {"none", 0, 0, -1},
-#define X(id, name, weights, bytes, ggml) {name, weights, bytes, ggml},
-    DTYPE_LIST(X)
-#undef X
-};
-
-#include "src/tensor/quant_tables_level.c"
-#include "src/tensor/panel_strip.c"
 #include "src/tensor/act_q8.c"
 #include "src/core/act_move.c"
 #include "src/ops/def_act.c"
@@ -82,28 +58,5 @@ __global__ void cuda_columns_in(float *to, const float *from, int64_t all, int64
 {
     const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < rows * cols) to[i / cols * all + col0 + i % cols] = from[i];
-}
-
-/* The best logit of a row, by a block; core/best_logit.h: of equals the first, and {0, NaN} where one is NaN. */
-__global__ void cuda_pick(const float *logits, int64_t n, best_logit *to)
-{
-    __shared__ best_logit best[256];
-    __shared__ int odd;
-    const float *row = logits + (int64_t)blockIdx.x * n;
-    best_logit mine = {0, -INFINITY};
-    if (threadIdx.x == 0) odd = 0;
-    __syncthreads();
-    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
-        if (row[i] != row[i]) atomicExch(&odd, 1);
-        if (row[i] > mine.value) mine = (best_logit){(int32_t)i, row[i]};
-    }
-    best[threadIdx.x] = mine;
-    for (unsigned half = blockDim.x / 2; half; half /= 2) {
-        __syncthreads();
-        if (threadIdx.x >= half) continue;
-        const best_logit a = best[threadIdx.x], b = best[threadIdx.x + half];
-        if (b.value > a.value || (b.value == a.value && b.id < a.id)) best[threadIdx.x] = b;
-    }
-    if (threadIdx.x == 0) to[blockIdx.x] = odd ? (best_logit){0, NAN} : best[0];
 }
 }

@@ -432,7 +432,8 @@ static int bench_model(const bench_options *asked, const bench_grid *grid, json 
     json_add_num(root, "threads", info->threads);
     json *rows = json_add_array(root, "rows");
     x.g = g;
-    rc = cpu_probe_open(&x.probe, info->threads, info->isa, (uint64_t)engine_cost_of(g, 1, 1, 1).weight_bytes, e);
+    rc = cpu_probe_open(&x.probe, info->threads, cpu_kernels_named(info->isa) ? info->isa : NULL,
+                        (uint64_t)engine_cost_of(g, 1, 1, 1).weight_bytes, e);
     if (!rc) rc = logits_hash(g, hash, e);
     if (!rc) rc = busy_open(&x.marks, g, e);
     if (!rc) rc = measure_all(&x, cases, n_case, rows, e);

@@ -4,8 +4,7 @@
 #include "core/kv_codes.h"
 #include "core/route_pick.h"
 
-/* Fills types, sizes and their bytes. */
-static void kv_layout(kv_store *s, const state *of, dtype k_type, dtype v_type)
+void kv_layout(kv_store *s, const state *of, dtype k_type, dtype v_type)
 {
     *s = (kv_store){.k_type = k_type, .v_type = v_type, .heads = of->heads, .k_dim = of->k_dim, .v_dim = of->v_dim};
     s->k_page = (uint64_t)of->heads * kv_tile_bytes(k_type, of->k_dim, false);

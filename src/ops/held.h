@@ -53,6 +53,9 @@ static inline uint8_t *kv_tile(const kv_store *s, bool values, int32_t page, int
     return (values ? s->v : s->k) + (uint64_t)page * s->stride + (uint64_t)head * tile;
 }
 
+/* Fills types, sizes and their bytes. */
+void kv_layout(kv_store *s, const state *of, dtype k_type, dtype v_type);
+
 /* The pages of the states of one group that the program writes: fills kv[n_state] of those, tiles from `base` on, and
  * gives the bytes of a page; 0: it writes none. Called with base NULL first where the bytes are to be known. */
 uint64_t kv_place(kv_store *kv, const program *p, int group, dtype k_type, dtype v_type, uint8_t *base);

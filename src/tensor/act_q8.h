@@ -29,7 +29,12 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { ACT_ROWS = 6, ACT_ALONE = 5 }; /* rows of a tile at most; up to ACT_ALONE rows are one tile */
+/* Rows of a tile at most; up to ACT_ALONE rows are one tile. On a GPU rows lie one by one. */
+#ifdef __CUDACC__
+enum { ACT_ROWS = 1, ACT_ALONE = 1 };
+#else
+enum { ACT_ROWS = 6, ACT_ALONE = 5 };
+#endif
 enum { ACT_SUBSUMS = 6, ACT_NARROW = 256 };
 
 static inline int64_t act_padded(int64_t cols) { return (cols + PANEL_K - 1) / PANEL_K * PANEL_K; }

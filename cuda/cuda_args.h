@@ -1,0 +1,68 @@
+/* cuda_args.h - what the host tells a kernel of one op in one step: addresses on the device and sizes, so that a kernel
+ * has no chain of loads in front of its work. Kernels and host include it. */
+#pragma once
+#include "core/attn_mask.h"
+#include "core/op.h"
+#include "core/step.h"
+#include "ops/held.h"
+
+/* MATMUL and its relatives with packed weights: outputs of matrix `w` for rows of int8 activations (act_q8.h, one row a
+ * tile). Heads: output n of head n / head_rows takes columns from n / head_rows * head_cols on. */
+typedef struct qmat_args {
+    const uint8_t *w;     /* panels */
+    uint64_t stride;      /* bytes from panel to panel */
+    const uint8_t *x;     /* rows */
+    uint64_t x_stride;    /* bytes from row to row */
+    const float *bias;    /* [n], or NULL */
+    float *y;             /* [rows, n] */
+    const int32_t *table; /* of a DISPATCH: row m takes panels from its expert's on; NULL: one matrix */
+    int64_t n, cols, x_cols, head_rows, head_cols; /* x_cols: of a whole row of activations */
+    int32_t rows, type;                            /* dtype of w */
+    float factor;                                  /* of scales: panel_format.factor */
+} qmat_args;
+
+/* The same with float weights and activations. */
+typedef struct fmat_args {
+    const uint8_t *w;
+    const float *x, *bias;
+    float *y;
+    const int32_t *table;
+    int64_t n, cols, x_cols, head_rows, head_cols;
+    int32_t rows, type; /* DTYPE_F32, F16, BF16 */
+} fmat_args;
+
+/* NORM: one group of `width` elements is a block of threads. */
+typedef struct norm_args {
+    const float *x, *gain, *bias;
+    float *y;
+    int64_t groups, gain_n, bias_n; /* groups of a row; lengths of both vectors */
+    int32_t width, kind;
+    float eps;
+} norm_args;
+
+/* QUANT: a block is a warp. */
+typedef struct quant_args {
+    const float *x;
+    uint8_t *to;
+    int64_t rows, cols;
+    int32_t block, residual;
+} quant_args;
+
+/* ATTN: a row and head is a block of threads. */
+enum { ATTN_WARPS = 4 };
+
+/* Bytes of its dynamic shared memory: sums of values of the row and of each warp, the query as floats and as codes. */
+static inline uint64_t attn_shared_bytes(int k_dim, int v_dim)
+{
+    return (uint64_t)((1 + ATTN_WARPS) * v_dim + k_dim) * sizeof(float) + (uint64_t)(k_dim + 64) * 2 +
+           (uint64_t)(k_dim / 32 + 2) * sizeof(float);
+}
+
+typedef struct attn_args {
+    const step *st;
+    const float *q, *bias, *sinks, *table; /* bias: slopes, or values by bucket */
+    float *out;
+    kv_store kv;
+    op o;
+    int32_t group, axis, key_axis, reach, per_kv;
+} attn_args;

@@ -1,0 +1,193 @@
+/* cuda_fast.c - which ops of a step a kernel of fast.cu does, and what it is told. The others are done by their
+ * definitions; the bits are the same. */
+#include "cuda/cuda_args.h"
+#include "cuda/cuda_state.h"
+#include "tensor/act_q8.h"
+
+#include <stdio.h>
+
+/* As in fast.cu. */
+enum { QMAT_THREADS = 256, FMAT_THREADS = 256, NORM_THREADS = 128, QUANT_THREADS = 128, ATTN_THREADS = 128 };
+enum { SHARED_MAX = 40 << 10 }; /* bytes of dynamic shared memory that every device gives without being asked */
+
+static const dtype float_types[CUDA_FLOATS] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
+
+static int find(cuda_device *d, const char *name, cu_function *to, err *e)
+{
+    return cuda_done(d, d->cu->cuModuleGetFunction(to, d->fast, name), "finding a kernel", e);
+}
+
+int cuda_fast_load(cuda_device *d, err *e)
+{
+    static const char *const kinds[PANEL_KINDS] = {
+#define X(name, ...) #name,
+        PANEL_KIND_LIST(X)
+#undef X
+    };
+    static const int rows[CUDA_FAST_WAYS] = {1, CUDA_FAST_ROWS};
+    char name[64];
+    int rc = cuda_load_image(d, "fast", &d->fast, e);
+    for (int way = 0; way < CUDA_FAST_WAYS; way++) {
+        for (int k = 0; k < PANEL_KINDS && !rc; k++) {
+            snprintf(name, sizeof name, "cuda_qmat_%s_%d", kinds[k], rows[way]);
+            rc = find(d, name, &d->kernels.qmat[k][way], e);
+        }
+        for (int k = 0; k < CUDA_FLOATS && !rc; k++) {
+            snprintf(name, sizeof name, "cuda_fmat_%s_%d", dtype_info[float_types[k]].name, rows[way]);
+            rc = find(d, name, &d->kernels.fmat[k][way], e);
+        }
+    }
+#define X(name)                                                                                                        \
+    if (!rc) rc = find(d, "cuda_" #name, &d->kernels.name, e);
+    CUDA_FAST_LIST(X)
+#undef X
+    return rc;
+}
+
+/* The address of an operand; NULL for none. */
+static void *at(const cuda_device *d, const cuda_segment *s, ref t)
+{
+    const tensor *i = &d->p->tensors[t];
+    if (!t) return NULL;
+    if (i->kind == TENSOR_WEIGHT) return (void *)(uintptr_t)d->helds[i->weight].data;
+    return (void *)(uintptr_t)(i->kind == TENSOR_CONST ? d->constant[t] : s->act + i->off);
+}
+
+static int64_t blocks_of(int64_t n, int64_t each) { return (n + each - 1) / each; }
+
+/* What MATMUL, MATMUL_HEADS and MATMUL_EXP have in common. */
+typedef struct product {
+    const held_weight *w;
+    int64_t rows, n, x_cols, head_rows;
+    const int32_t *table;
+    int way; /* rows sorted by expert go one by one: a block of threads has one matrix */
+} product;
+
+static product product_of(const cuda_device *d, const cuda_segment *s, const step *st, const op *o)
+{
+    const program *p = d->p;
+    product m = {.w = &d->helds[p->tensors[o->in[1]].weight],
+                 .rows = st->n[p->tensors[o->out].axis],
+                 .n = tensor_count(&p->tensors[o->out]),
+                 .x_cols = tensor_count(&p->tensors[o->in[0]]),
+                 .head_rows = INT64_MAX};
+    if (o->kind == OP_MATMUL_HEADS) m.head_rows = m.w->rows / (m.x_cols / m.w->cols);
+    if (o->kind == OP_MATMUL_EXP) m.table = at(d, s, o->in[3]);
+    m.way = m.rows > 1 && !m.table;
+    return m;
+}
+
+static int start_packed(cuda_device *d, const cuda_segment *s, const product *m, const op *o, err *e)
+{
+    const panel_format *f = panel_format_of(m->w->type);
+    qmat_args a = {.w = m->w->data,
+                   .stride = m->w->stride,
+                   .x = at(d, s, o->in[0]),
+                   .x_stride = act_row_bytes(m->x_cols, d->p->tensors[o->in[0]].block),
+                   .bias = at(d, s, o->in[2]),
+                   .y = at(d, s, o->out),
+                   .table = m->table,
+                   .n = m->n,
+                   .cols = m->w->cols,
+                   .x_cols = m->x_cols,
+                   .head_rows = m->head_rows,
+                   .head_cols = m->w->cols,
+                   .rows = (int32_t)m->rows,
+                   .type = (int32_t)m->w->type,
+                   .factor = f->factor};
+    const cuda_grid grid = {blocks_of(m->n, PANEL_ROWS), blocks_of(m->rows, m->way ? CUDA_FAST_ROWS : 1), QMAT_THREADS,
+                            0};
+    return cuda_launch_grid(d, d->kernels.qmat[f->kind][m->way], grid, (void *[]){&a}, e);
+}
+
+static int start_floats(cuda_device *d, const cuda_segment *s, const product *m, const op *o, bool *done, err *e)
+{
+    int k = 0;
+    while (k < CUDA_FLOATS && float_types[k] != m->w->type) k++;
+    *done = k < CUDA_FLOATS && !m->w->packed;
+    if (!*done) return OK;
+    fmat_args a = {.w = m->w->data,
+                   .x = at(d, s, o->in[0]),
+                   .bias = at(d, s, o->in[2]),
+                   .y = at(d, s, o->out),
+                   .table = m->table,
+                   .n = m->n,
+                   .cols = m->w->cols,
+                   .x_cols = m->x_cols,
+                   .head_rows = m->head_rows,
+                   .head_cols = m->w->cols,
+                   .rows = (int32_t)m->rows};
+    const cuda_grid grid = {blocks_of(m->n, FMAT_THREADS / LANES), blocks_of(m->rows, m->way ? CUDA_FAST_ROWS : 1),
+                            FMAT_THREADS, 0};
+    return cuda_launch_grid(d, d->kernels.fmat[k][m->way], grid, (void *[]){&a}, e);
+}
+
+static int start_norm(cuda_device *d, const cuda_segment *s, const step *st, const op *o, err *e)
+{
+    const tensor *out = &d->p->tensors[o->out];
+    const int64_t groups = tensor_count(out) / o->u.norm.width;
+    norm_args a = {.x = at(d, s, o->in[0]),
+                   .gain = at(d, s, o->in[1]),
+                   .bias = at(d, s, o->in[2]),
+                   .y = at(d, s, o->out),
+                   .groups = groups,
+                   .gain_n = o->in[1] ? tensor_count(&d->p->tensors[o->in[1]]) : 1,
+                   .bias_n = o->in[2] ? tensor_count(&d->p->tensors[o->in[2]]) : 1,
+                   .width = o->u.norm.width,
+                   .kind = o->u.norm.kind,
+                   .eps = o->u.norm.eps};
+    const cuda_grid grid = {st->n[out->axis] * groups, 1, NORM_THREADS, 0};
+    return cuda_launch_grid(d, d->kernels.norm, grid, (void *[]){&a}, e);
+}
+
+static int start_quant(cuda_device *d, const cuda_segment *s, const step *st, const op *o, err *e)
+{
+    const tensor *out = &d->p->tensors[o->out];
+    quant_args a = {.x = at(d, s, o->in[0]),
+                    .to = at(d, s, o->out),
+                    .rows = st->n[out->axis],
+                    .cols = tensor_count(out),
+                    .block = out->block,
+                    .residual = o->u.quant.residual};
+    const int64_t units = a.rows * (act_padded(a.cols) / a.block);
+    const cuda_grid grid = {blocks_of(units, QUANT_THREADS / 32), 1, QUANT_THREADS, 0};
+    return cuda_launch_grid(d, d->kernels.quant, grid, (void *[]){&a}, e);
+}
+
+static int start_attn(cuda_device *d, const cuda_segment *s, const step *st, const op *o, bool *done, err *e)
+{
+    const program *p = d->p;
+    const kv_store *kv = &d->kv[o->state];
+    const bool buckets = o->u.attn.bias == BIAS_BUCKETS;
+    attn_args a = {.st = (const step *)(uintptr_t)s->step.at,
+                   .q = at(d, s, o->in[ATTN_Q]),
+                   .bias = at(d, s, o->in[ATTN_BIAS]),
+                   .sinks = at(d, s, o->in[ATTN_SINKS]),
+                   .table = at(d, s, o->in[ATTN_TABLE]),
+                   .out = at(d, s, o->out),
+                   .kv = *kv,
+                   .o = *o,
+                   .group = p->states[o->state].group,
+                   .axis = p->tensors[o->out].axis,
+                   .key_axis = p->states[o->state].axis,
+                   .reach = buckets ? (int)(tensor_count(&p->tensors[o->in[ATTN_TABLE]]) / 2) : 0,
+                   .per_kv = attn_per_kv(o, kv->heads)};
+    const cuda_grid grid = {(int64_t)st->n[a.axis] * o->u.attn.heads, 1, ATTN_THREADS,
+                            attn_shared_bytes(kv->k_dim, kv->v_dim)};
+    *done = grid.shared_bytes <= SHARED_MAX;
+    return *done ? cuda_launch_grid(d, d->kernels.attn, grid, (void *[]){&a}, e) : OK;
+}
+
+int cuda_fast_start(cuda_device *d, const cuda_segment *s, const step *st, uint32_t i, bool *done, err *e)
+{
+    const op *o = &d->p->ops[i];
+    const product m = op_is(o, OPF_MATRIX) ? product_of(d, s, st, o) : (product){.w = NULL};
+    *done = st->n[d->p->tensors[o->out ? o->out : o->in[0]].axis] == 0; /* there is nothing to do */
+    if (*done) return OK;
+    *done = m.w || o->kind == OP_NORM || o->kind == OP_QUANT;
+    if (m.w && d->p->tensors[o->in[0]].block) return start_packed(d, s, &m, o, e);
+    if (m.w) return start_floats(d, s, &m, o, done, e);
+    if (o->kind == OP_NORM) return start_norm(d, s, st, o, e);
+    if (o->kind == OP_QUANT) return start_quant(d, s, st, o, e);
+    return o->kind == OP_ATTN ? start_attn(d, s, st, o, done, e) : OK;
+}

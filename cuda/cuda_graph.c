@@ -1,0 +1,69 @@
+/* cuda_graph.c - the launches of a stretch as one: what a step launches depends on its numbers of rows alone, so a
+ * stretch that is started with the same numbers a second time is captured, and replayed from then on. Steps of decoding
+ * repeat; those of prompts mostly do not, and capturing them would cost more than it saves. */
+#include "cuda/cuda_state.h"
+
+#include <string.h>
+
+static bool same(const cuda_graph *g, uint32_t stretch, const step *st, cu_address at)
+{
+    return g->uses && g->stretch == stretch && g->step == at && !memcmp(g->n, st->n, sizeof g->n);
+}
+
+static void drop(const cuda_device *d, cuda_graph *g)
+{
+    if (g->exec) d->cu->cuGraphExecDestroy(g->exec);
+    *g = (cuda_graph){0};
+}
+
+void cuda_graphs_drop(const cuda_device *d, cuda_segment *s)
+{
+    for (int i = 0; i < CUDA_GRAPHS; i++) drop(d, &s->graphs[i]);
+}
+
+/* The entry of this stretch and these rows; a new one takes the place of the one that was not used for longest. */
+static cuda_graph *entry_of(const cuda_device *d, cuda_segment *s, uint32_t stretch, const step *st)
+{
+    cuda_graph *oldest = s->graphs;
+    s->turn++;
+    for (int i = 0; i < CUDA_GRAPHS; i++) {
+        cuda_graph *g = &s->graphs[i];
+        if (same(g, stretch, st, s->step.at)) {
+            oldest = g;
+            break;
+        }
+        if (g->last < oldest->last) oldest = g;
+    }
+    if (!same(oldest, stretch, st, s->step.at)) {
+        drop(d, oldest);
+        oldest->stretch = stretch;
+        oldest->step = s->step.at;
+        memcpy(oldest->n, st->n, sizeof oldest->n);
+    }
+    oldest->uses++;
+    oldest->last = s->turn;
+    return oldest;
+}
+
+/* Captures what `launch` starts, ready to be replayed. */
+static int capture(cuda_device *d, cuda_graph *g, cuda_launches *launch, cuda_segment *s, const step *st, err *e)
+{
+    cu_graph graph = NULL;
+    int rc = cuda_done(d, d->cu->cuStreamBeginCapture_v2(d->stream, CU_CAPTURE_THREAD), "capturing a step", e);
+    if (rc) return rc;
+    rc = launch(d, s, g->stretch, st, e);
+    const int code = d->cu->cuStreamEndCapture(d->stream, &graph);
+    if (!rc) rc = cuda_done(d, code, "capturing a step", e);
+    if (!rc) rc = cuda_done(d, d->cu->cuGraphInstantiateWithFlags(&g->exec, graph, 0), "preparing a step", e);
+    if (rc) g->exec = NULL;
+    if (graph) d->cu->cuGraphDestroy(graph);
+    return rc;
+}
+
+int cuda_graph_start(cuda_device *d, cuda_segment *s, uint32_t stretch, const step *st, cuda_launches *launch, err *e)
+{
+    cuda_graph *g = entry_of(d, s, stretch, st);
+    if (!g->exec && g->uses < 2) return launch(d, s, stretch, st, e);
+    int rc = g->exec ? OK : capture(d, g, launch, s, st, e);
+    return rc ? rc : cuda_done(d, d->cu->cuGraphLaunch(g->exec, d->stream), "starting a step", e);
+}
