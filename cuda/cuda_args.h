@@ -66,3 +66,46 @@ typedef struct attn_args {
     op o;
     int32_t group, axis, key_axis, reach, per_kv;
 } attn_args;
+
+/* ACT, MUL, ADD, SCALE, SOFTCAP, CLAMP: y[i] of x[i] and b[i], b of the column, or b of the row. */
+typedef struct each_args {
+    const float *x, *b;
+    float *y;
+    int64_t n, dim; /* elements in all; of a row */
+    op o;
+    bool by_column, by_row;
+} each_args;
+
+/* ROPE: a pair is a thread, and so is an element that is not rotated. */
+typedef struct rope_args {
+    const step *st;
+    const rope_variant *variant; /* [variants] of the table */
+    const float *x;
+    float *y;
+    int64_t rows, heads; /* heads of a row */
+    int32_t axis, table, width, half, halves;
+} rope_args;
+
+/* KV_PUT: the keys or the values of a head of a token are a warp. */
+typedef struct kv_args {
+    const step *st;
+    const float *k, *v;
+    kv_store kv;
+    int64_t rows;
+    int32_t group, axis;
+} kv_args;
+
+/* EMBED: a row is a block of threads. TAKE_OUT, COLUMNS: likewise, `from` being the first column. */
+typedef struct embed_args {
+    const step *st;
+    held_weight table;
+    float *y;
+    int64_t dim;
+    int32_t axis, by, offset;
+} embed_args;
+typedef struct copy_args {
+    const float *x;
+    float *y;
+    const step *st; /* rows are st->out's; NULL: all */
+    int64_t x_dim, dim, from;
+} copy_args;

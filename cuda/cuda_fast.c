@@ -7,7 +7,16 @@
 #include <stdio.h>
 
 /* As in fast.cu. */
-enum { QMAT_THREADS = 256, FMAT_THREADS = 256, NORM_THREADS = 128, QUANT_THREADS = 128, ATTN_THREADS = 128 };
+enum {
+    QMAT_THREADS = 256,
+    FMAT_THREADS = 256,
+    NORM_THREADS = 128,
+    QUANT_THREADS = 128,
+    ATTN_THREADS = 128,
+    EACH_THREADS = 128,
+    ROW_THREADS = 128,
+    KV_THREADS = 128
+};
 enum { SHARED_MAX = 40 << 10 }; /* bytes of dynamic shared memory that every device gives without being asked */
 
 static const dtype float_types[CUDA_FLOATS] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
@@ -52,6 +61,8 @@ static void *at(const cuda_device *d, const cuda_segment *s, ref t)
     if (i->kind == TENSOR_WEIGHT) return (void *)(uintptr_t)d->helds[i->weight].data;
     return (void *)(uintptr_t)(i->kind == TENSOR_CONST ? d->constant[t] : s->act + i->off);
 }
+
+static const step *step_at(const cuda_segment *s) { return (const step *)(uintptr_t)s->step.at; }
 
 static int64_t blocks_of(int64_t n, int64_t each) { return (n + each - 1) / each; }
 
@@ -159,7 +170,7 @@ static int start_attn(cuda_device *d, const cuda_segment *s, const step *st, con
     const program *p = d->p;
     const kv_store *kv = &d->kv[o->state];
     const bool buckets = o->u.attn.bias == BIAS_BUCKETS;
-    attn_args a = {.st = (const step *)(uintptr_t)s->step.at,
+    attn_args a = {.st = step_at(s),
                    .q = at(d, s, o->in[ATTN_Q]),
                    .bias = at(d, s, o->in[ATTN_BIAS]),
                    .sinks = at(d, s, o->in[ATTN_SINKS]),
@@ -178,16 +189,105 @@ static int start_attn(cuda_device *d, const cuda_segment *s, const step *st, con
     return *done ? cuda_launch_grid(d, d->kernels.attn, grid, (void *[]){&a}, e) : OK;
 }
 
+static int start_each(cuda_device *d, const cuda_segment *s, const step *st, const op *o, err *e)
+{
+    const tensor *out = &d->p->tensors[o->out], *b = &d->p->tensors[o->in[1]];
+    each_args a = {.x = at(d, s, o->in[0]),
+                   .b = at(d, s, o->in[1]),
+                   .y = at(d, s, o->out),
+                   .n = st->n[out->axis] * tensor_count(out),
+                   .dim = tensor_count(out),
+                   .o = *o};
+    a.by_column = o->in[1] && b->kind != TENSOR_ACT;
+    a.by_row = o->in[1] && !a.by_column && tensor_count(b) < a.dim;
+    const cuda_grid grid = {blocks_of(a.n, EACH_THREADS), 1, EACH_THREADS, 0};
+    return cuda_launch_grid(d, d->kernels.each, grid, (void *[]){&a}, e);
+}
+
+static int start_rope(cuda_device *d, const cuda_segment *s, const step *st, const op *o, err *e)
+{
+    const tensor *out = &d->p->tensors[o->out];
+    const uint64_t variants = (uint64_t)o->u.rope.table * CUDA_VARIANTS * sizeof(rope_variant);
+    rope_args a = {.st = step_at(s),
+                   .variant = (const rope_variant *)(uintptr_t)(d->rope_variants + variants),
+                   .x = at(d, s, o->in[0]),
+                   .y = at(d, s, o->out),
+                   .rows = st->n[out->axis],
+                   .heads = tensor_count(out) / o->u.rope.width,
+                   .axis = out->axis,
+                   .table = o->u.rope.table,
+                   .width = o->u.rope.width,
+                   .half = o->u.rope.dims / 2,
+                   .halves = o->u.rope.style == ROPE_HALVES};
+    const cuda_grid grid = {blocks_of(a.rows * a.heads * (a.width - a.half), EACH_THREADS), 1, EACH_THREADS, 0};
+    return cuda_launch_grid(d, d->kernels.rope, grid, (void *[]){&a}, e);
+}
+
+static int start_kv_put(cuda_device *d, const cuda_segment *s, const step *st, const op *o, err *e)
+{
+    const tensor *in = &d->p->tensors[o->in[0]];
+    kv_args a = {.st = step_at(s),
+                 .k = at(d, s, o->in[0]),
+                 .v = at(d, s, o->in[1]),
+                 .kv = d->kv[o->state],
+                 .rows = st->n[in->axis],
+                 .group = d->p->states[o->state].group,
+                 .axis = in->axis};
+    const cuda_grid grid = {blocks_of(2 * a.rows * a.kv.heads, KV_THREADS / 32), 1, KV_THREADS, 0};
+    return cuda_launch_grid(d, d->kernels.kv_put, grid, (void *[]){&a}, e);
+}
+
+static int start_embed(cuda_device *d, const cuda_segment *s, const step *st, const op *o, err *e)
+{
+    const tensor *t = &d->p->tensors[o->in[0]], *out = &d->p->tensors[o->out];
+    embed_args a = {.st = step_at(s),
+                    .y = at(d, s, o->out),
+                    .dim = tensor_count(out),
+                    .axis = out->axis,
+                    .by = o->u.embed.by,
+                    .offset = o->u.embed.offset};
+    if (t->kind == TENSOR_CONST)
+        a.table = (held_weight){.data = at(d, s, o->in[0]),
+                                .type = DTYPE_F32,
+                                .stride = (uint64_t)t->dim[1] * sizeof(float),
+                                .rows = t->dim[0],
+                                .cols = t->dim[1]};
+    else a.table = d->helds[t->weight];
+    const cuda_grid grid = {st->n[out->axis], 1, ROW_THREADS, 0};
+    return cuda_launch_grid(d, d->kernels.embed, grid, (void *[]){&a}, e);
+}
+
+static int start_copy(cuda_device *d, const cuda_segment *s, const step *st, const op *o, err *e)
+{
+    const tensor *out = &d->p->tensors[o->out];
+    copy_args a = {.x = at(d, s, o->in[0]),
+                   .y = at(d, s, o->out),
+                   .st = o->kind == OP_TAKE_OUT ? step_at(s) : NULL,
+                   .x_dim = tensor_count(&d->p->tensors[o->in[0]]),
+                   .dim = tensor_count(out),
+                   .from = o->kind == OP_COLUMNS ? o->u.columns.from : 0};
+    const cuda_grid grid = {st->n[out->axis], 1, ROW_THREADS, 0};
+    return cuda_launch_grid(d, d->kernels.copy, grid, (void *[]){&a}, e);
+}
+
 int cuda_fast_start(cuda_device *d, const cuda_segment *s, const step *st, uint32_t i, bool *done, err *e)
 {
     const op *o = &d->p->ops[i];
     const product m = op_is(o, OPF_MATRIX) ? product_of(d, s, st, o) : (product){.w = NULL};
-    *done = st->n[d->p->tensors[o->out ? o->out : o->in[0]].axis] == 0; /* there is nothing to do */
-    if (*done) return OK;
-    *done = m.w || o->kind == OP_NORM || o->kind == OP_QUANT;
+    *done = true;
+    if (st->n[d->p->tensors[o->out ? o->out : o->in[0]].axis] == 0) return OK; /* there is nothing to do */
     if (m.w && d->p->tensors[o->in[0]].block) return start_packed(d, s, &m, o, e);
     if (m.w) return start_floats(d, s, &m, o, done, e);
-    if (o->kind == OP_NORM) return start_norm(d, s, st, o, e);
-    if (o->kind == OP_QUANT) return start_quant(d, s, st, o, e);
-    return o->kind == OP_ATTN ? start_attn(d, s, st, o, done, e) : OK;
+    if (op_is(o, OPF_ELEMENTWISE)) return start_each(d, s, st, o, e);
+    switch ((op_kind)o->kind) {
+    case OP_NORM: return start_norm(d, s, st, o, e);
+    case OP_QUANT: return start_quant(d, s, st, o, e);
+    case OP_ATTN: return start_attn(d, s, st, o, done, e);
+    case OP_ROPE: return start_rope(d, s, st, o, e);
+    case OP_KV_PUT: return start_kv_put(d, s, st, o, e);
+    case OP_EMBED: return start_embed(d, s, st, o, e);
+    case OP_TAKE_OUT:
+    case OP_COLUMNS: return start_copy(d, s, st, o, e);
+    default: *done = false; return OK;
+    }
 }

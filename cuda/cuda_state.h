@@ -11,7 +11,7 @@
 
 /* Kernels besides those of ops: X(name), in definitions.cu; in fast.cu. */
 #define CUDA_MOVE_LIST(X) X(move_in) X(move_out) X(columns_in)
-#define CUDA_FAST_LIST(X) X(norm) X(quant) X(attn) X(pick)
+#define CUDA_FAST_LIST(X) X(norm) X(quant) X(attn) X(pick) X(each) X(rope) X(kv_put) X(copy) X(embed)
 /* Of those of matrices there are two: for one row of activations, and for up to CUDA_FAST_ROWS. */
 enum { CUDA_FAST_ROWS = 8, CUDA_FAST_WAYS = 2, CUDA_FLOATS = 3 };
 

@@ -7,3 +7,4 @@
 #include "cuda/fmatmul.cuh"
 #include "cuda/qmatmul.cuh"
 #include "cuda/rows.cuh"
+#include "cuda/small.cuh"
