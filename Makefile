@@ -144,12 +144,12 @@ NVCC_FLAGS := -std=c++20 -fmad=false -prec-div=true -prec-sqrt=true -ftz=false -
 $(BUILD)/gen/%.ptx: cuda/%.cu
 	@mkdir -p $(@D)
 	$(call say,NVCC,$@)
-	$(Q)$(NVCC) -ptx -arch=compute_80 $(NVCC_FLAGS) -MMD -MF $@.d -o $@.new $< && printf '\0' >> $@.new && mv $@.new $@
+	$(Q)$(NVCC) -ptx -arch=compute_80 $(NVCC_FLAGS) -MMD -MT $@ -MF $@.d -o $@.new $< && mv $@.new $@
 define cubin
 $(BUILD)/gen/%.$(1).cubin: cuda/%.cu
 	@mkdir -p $$(@D)
 	$$(call say,NVCC,$$@)
-	$$(Q)$$(NVCC) -cubin -arch=$(1) $$(NVCC_FLAGS) -MMD -MF $$@.d -o $$@.new $$< && mv $$@.new $$@
+	$$(Q)$$(NVCC) -cubin -arch=$(1) $$(NVCC_FLAGS) -MMD -MT $$@ -MF $$@.d -o $$@.new $$< && mv $$@.new $$@
 endef
 $(foreach arch,sm_80 sm_90a,$(eval $(call cubin,$(arch))))
 
@@ -172,7 +172,7 @@ $(BUILD)/tests/%: tests/%.c $(FAKE) $(BUILD)/libinferflow.a $(BUILD)/flags
 # instruction says.
 $(BUILD)/gpu/libcuda.so.1: $(SOFT_GPU:%.c=$(BUILD)/gpu/%.o)
 	$(call say,LINK,$@)
-	$(Q)$(CC) -shared -Wl,-Bsymbolic -o $@.new $^ $(LINK) -lm && mv -f $@.new $@
+	$(Q)$(CC) -shared -Wl,-Bsymbolic,-soname,libcuda.so.1 -o $@.new $^ $(LINK) -lm && mv -f $@.new $@
 $(BUILD)/gpu/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$<)

@@ -16,7 +16,7 @@
 #include <string.h>
 
 /* Threads of a block; threads that a step has at most, and bytes of scratch space for them. */
-enum { BLOCK = 64, MOVE_BLOCK = 256, THREADS_MAX = 1 << 20, SCRATCH_WORKERS = 1 << 14, SCRATCH_BYTES = 256 << 20 };
+enum { BLOCK = 64, MOVE_BLOCK = 256, THREADS_MAX = 1 << 20, SCRATCH_WORKERS = 1 << 11, SCRATCH_BYTES = 32 << 20 };
 /* Memory that is kept for steps and their tables when pages are counted. */
 enum { STEPS_BYTES = 64 << 20 };
 

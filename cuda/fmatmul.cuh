@@ -17,9 +17,10 @@ template <int TYPE, int ROWS> __device__ void fmatmul(const fmat_args &a)
 {
     enum { AHEAD = 8 };
     const int lane = (int)threadIdx.x % 16;
-    const int64_t n = (int64_t)blockIdx.x * FMAT_OUTPUTS + threadIdx.x / 16, row0 = (int64_t)blockIdx.y * ROWS;
+    const int64_t mine = (int64_t)blockIdx.x * FMAT_OUTPUTS + threadIdx.x / 16, row0 = (int64_t)blockIdx.y * ROWS;
+    const int64_t n = mine < a.n ? mine : a.n - 1; /* a half warp beyond the end computes the last output, for nobody */
     const int32_t expert = a.table ? a.table[row0 * DISPATCH_COLS + DISPATCH_EXPERT] : 0;
-    if (expert < 0 || n >= a.n) return;
+    if (expert < 0) return;
     const int rows = (int)(a.rows - row0 < ROWS ? a.rows - row0 : ROWS);
     const uint8_t *w = a.w + (uint64_t)((int64_t)expert * a.n + n) * (uint64_t)a.cols * (TYPE == DTYPE_F32 ? 4 : 2);
     const float *x = a.x + row0 * a.x_cols + n / a.head_rows * a.head_cols;
@@ -43,12 +44,11 @@ template <int TYPE, int ROWS> __device__ void fmatmul(const fmat_args &a)
         for (int m = 0; m < ROWS; m++)
             if (m < rows) sum[m] = fmaf(by, k < a.cols ? x[m * a.x_cols + k] : 0, sum[m]);
     }
-    const unsigned mates = threadIdx.x % 32 < 16 ? 0x0000ffffu : 0xffff0000u;
 #pragma unroll
     for (int m = 0; m < ROWS; m++) {
 #pragma unroll
-        for (int half = 8; half; half /= 2) sum[m] = sum[m] + __shfl_xor_sync(mates, sum[m], half);
-        if (lane == 0 && m < rows)
+        for (int half = 8; half; half /= 2) sum[m] = sum[m] + __shfl_xor_sync(~0u, sum[m], half);
+        if (lane == 0 && m < rows && mine < a.n)
             a.y[(row0 + m) * a.n + n] = a.bias ? sum[m] + a.bias[(int64_t)expert * a.n + n] : sum[m];
     }
 }
