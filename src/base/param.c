@@ -9,6 +9,8 @@
 #include <string.h>
 #include <strings.h>
 
+_Static_assert(sizeof(param_type) == sizeof(unsigned), "PARAM_CHOICE fills an enum as an unsigned");
+
 enum { EDIT_MAX = 64 }; /* longer words are far from each other */
 
 static bool same_key(const char *a, const char *b)
