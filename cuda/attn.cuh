@@ -71,7 +71,30 @@ __device__ __forceinline__ float dot_words(const tile *t, int at)
         n += (int16_t)k * (int16_t)q;
         if (2 * i + 1 < dim) n += (int16_t)(k >> 16) * (int16_t)(q >> 16);
     }
-    return (float)n * f16_to_f32(kv_scales(&t->kf, t->keys)[at]);
+    return (float)n * half_float(kv_scales(&t->kf, t->keys)[at]);
+}
+
+/* def_attn.c's dot and a sum of values, of a cache of floats: chains whose loads come early. */
+template <int TYPE> __device__ __forceinline__ float cache_float(const uint8_t *from, int at)
+{
+    if constexpr (TYPE == DTYPE_F16) return half_float(__ldg((const uint16_t *)from + at));
+    return __ldg((const float *)from + at);
+}
+template <int TYPE> __device__ float dot_floats(const tile *t, int at)
+{
+    float sum = 0;
+    const int dim = t->s->k_dim;
+#pragma unroll 16
+    for (int d = 0; d < dim; d++) sum = fmaf(t->q[d], cache_float<TYPE>(t->keys, d * PAGE_TOKENS + at), sum);
+    return sum;
+}
+template <int TYPE> __device__ float value_floats(const tile *t, const float *p, int from, int to, int d)
+{
+    float sum = 0;
+    const int dim = t->s->v_dim;
+#pragma unroll 16
+    for (int j = from; j < to; j++) sum = fmaf(p[j], cache_float<TYPE>(t->values, j * dim + d), sum);
+    return sum;
 }
 
 /* Sum of shares times the codes of element d. */
@@ -104,10 +127,10 @@ __device__ void add_values_coded(const tile *t, warp_space *w, int from, int to,
         bool odd = false;
         for (int i = lane; i < PAGE_TOKENS; i += 32) {
             if (i < from || i >= to) continue;
-            const float s = f16_to_f32(scale[i]);
+            const float s = half_float(scale[i]);
             most = fm_max(s, most);
             odd = odd || !(fabsf(s) < INFINITY);
-            if (f->base) most_base = fm_max(fabsf(f16_to_f32(base[i])), most_base);
+            if (f->base) most_base = fm_max(fabsf(half_float(base[i])), most_base);
         }
         most = warp_max(most);
         most_base = warp_max(most_base);
@@ -119,9 +142,9 @@ __device__ void add_values_coded(const tile *t, warp_space *w, int from, int to,
         __syncwarp();
         for (int i = lane; i < PAGE_TOKENS; i += 32) {
             const bool there = i >= from && i < to;
-            const int of = there ? w->weight[i] : 0, by = bad || !there ? 0 : (int)rintf(f16_to_f32(scale[i]) * up);
+            const int of = there ? w->weight[i] : 0, by = bad || !there ? 0 : (int)rintf(half_float(scale[i]) * up);
             w->share[i] = !there ? 0 : f->bits == 16 ? kv_weight_word(of, by) : kv_weight_byte(of, by);
-            if (f->base && !bad && there) bases += of * (int)rintf(f16_to_f32(base[i]) * base_up);
+            if (f->base && !bad && there) bases += of * (int)rintf(half_float(base[i]) * base_up);
         }
         bases = warp_add(bases);
         __syncwarp();
@@ -148,7 +171,9 @@ __device__ void add_tile(const tile *k, const attn_mask *mask, const op *o, int 
         const int j = lane + 32 * h;
         p[h] = -INFINITY;
         if (j < from || j >= to) continue;
-        p[h] = query && k->kf.bits == 16 ? dot_words(k, j) : dot(k, j);
+        p[h] = !query                ? s->k_type == DTYPE_F16 ? dot_floats<DTYPE_F16>(k, j) : dot_floats<DTYPE_F32>(k, j)
+               : k->kf.bits == 16 ? dot_words(k, j)
+                                  : dot(k, j);
         if (query && !(coded && plain)) p[h] = p[h] * *k->codes.scale;
         if (!(query && plain))
             p[h] = score(mask, o, p[h], attn_product_scale(o, s->k_type), k->head, k->slope, k->first + j, k->own);
@@ -189,8 +214,8 @@ __device__ void add_tile(const tile *k, const attn_mask *mask, const op *o, int 
         for (int half = 8; half; half /= 2) part = part + __shfl_xor_sync(~0u, part, half);
         sum = part;
         for (int d = lane; d < s->v_dim; d += 32) {
-            float of = 0;
-            for (int j = from; j < to; j++) of = fmaf(w->p[j], get(k->values, s->v_type, (int64_t)j * s->v_dim + d), of);
+            const float of = s->v_type == DTYPE_F16 ? value_floats<DTYPE_F16>(k, w->p, from, to, d)
+                                                    : value_floats<DTYPE_F32>(k, w->p, from, to, d);
             acc[d] = fmaf(of, take, acc[d] * keep);
         }
     }

@@ -10,7 +10,7 @@ template <int TYPE> __device__ __forceinline__ float fmat_weight(const uint8_t *
 {
     if constexpr (TYPE == DTYPE_F32) return __ldg((const float *)row + k);
     const uint16_t h = __ldg((const uint16_t *)row + k);
-    return TYPE == DTYPE_F16 ? __half2float(__ushort_as_half(h)) : __uint_as_float((uint32_t)h << 16);
+    return TYPE == DTYPE_F16 ? half_float(h) : __uint_as_float((uint32_t)h << 16);
 }
 
 template <int TYPE, int ROWS> __device__ void fmatmul(const fmat_args &a)

@@ -91,16 +91,19 @@ template <class K> struct qtile_words {
     }
 };
 
-__device__ __forceinline__ float half_of(const uint8_t *at) { return f16_to_f32(*(const uint16_t *)at); }
+__device__ __forceinline__ float half_of(const uint8_t *at)
+{
+    return half_float(*(const uint16_t *)at);
+}
 
 /* Scale of block b of the span, one level: as panel_strip.c reads it. */
 template <class K> __device__ __forceinline__ float qscale(const uint8_t *scales, const uint8_t *tail, int b, int r)
 {
-    if constexpr (K::scale_in_word) return f16_to_f32((uint16_t)(tail[(b * PANEL_ROWS + r) * 4 + 3] << 7));
+    if constexpr (K::scale_in_word) return half_float((uint16_t)(tail[(b * PANEL_ROWS + r) * 4 + 3] << 7));
     const uint8_t *at = scales + (b * PANEL_ROWS + r) * K::scale_bytes;
     if constexpr (K::scale == PANEL_F16) return half_of(at);
     if constexpr (K::scale == PANEL_E8M0) return ldexpf(1, *at - 128);
-    if constexpr (K::scale == PANEL_E5M3) return f16_to_f32((uint16_t)(*at << 7));
+    if constexpr (K::scale == PANEL_E5M3) return half_float((uint16_t)(*at << 7));
     return *(const float *)at;
 }
 

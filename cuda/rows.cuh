@@ -19,6 +19,7 @@ template <bool SQUARES> __device__ float norm_sum(const float *x, int width, flo
         for (int i = lane; i < n; i += NORM_THREADS) part[i] = x[from + i];
         __syncthreads();
         if (lane < 16)
+#pragma unroll 8
             for (int i = lane; i < n; i += 16) {
                 const float d = part[i] - mean;
                 sum = SQUARES ? fmaf(d, d, sum) : sum + part[i];

@@ -73,8 +73,8 @@ __device__ void kv_store_warp(dtype t, const kv_codes *f, bool values, uint8_t *
     }
     most = warp_max(most);
     uint16_t scale = __any_sync(~0u, odd) ? 0x7e00 : f32_to_f16(most);
-    if (f16_to_f32(scale) < most) ++scale;
-    const float d16 = f16_to_f32(scale), by = d16 > 0 && d16 * 0 == 0 ? (float)f->top / d16 : 0;
+    if (half_float(scale) < most) ++scale;
+    const float d16 = half_float(scale), by = d16 > 0 && d16 * 0 == 0 ? (float)f->top / d16 : 0;
     if (lane == 0) kv_scales(f, tile)[token] = scale;
     for (int d = lane; d < dim; d += 32) kv_code_put(f, tile, values, d, token, kv_int(x[d], by));
 }
@@ -133,6 +133,6 @@ extern "C" __global__ void __launch_bounds__(ROW_THREADS) cuda_embed(const embed
         y[k] = vector                    ? a.st->vec[~(int64_t)ids[i] * a.dim + k]
                : !there                  ? 0
                : w->type == DTYPE_F32    ? ((const float *)row)[k]
-               : w->type == DTYPE_F16    ? f16_to_f32(((const uint16_t *)row)[k])
+               : w->type == DTYPE_F16    ? half_float(((const uint16_t *)row)[k])
                                          : bf16_to_f32(((const uint16_t *)row)[k]);
 }
