@@ -60,7 +60,9 @@ int cuda_block_grow(cuda_device *d, cuda_block *b, uint64_t bytes, const char *w
     rc = cuda_take(d, bytes, what, &b->at, e);
     if (rc) return rc;
     b->bytes = bytes;
-    return cuda_done(d, d->cu->cuMemHostAlloc((void **)&b->host, bytes, 0), "taking memory of the host", e);
+    rc = cuda_done(d, d->cu->cuMemHostAlloc((void **)&b->host, bytes, 0), "taking memory of the host", e);
+    if (rc) cuda_block_free(d, b);
+    return rc;
 }
 
 int cuda_wait(cuda_device *d, err *e)

@@ -2,6 +2,7 @@
  *
  * A fault breaks a context for good and settings are read once, so each case forks. */
 #pragma once
+#include "gpu_path.h"
 #include "test.h"
 #include "tests/gpu/cuda_abi.h"
 
@@ -73,11 +74,9 @@ static struct gpu_rig {
 
 static inline int gpu_load_driver(void)
 {
-    char path[1024];
-    const char *binary = getenv("INFERFLOW_BIN"), *slash = binary ? strrchr(binary, '/') : NULL;
-    const char *blank = slash ? strrchr(binary, ' ') : NULL; /* a program that runs it may stand before */
-    const char *begin = blank && blank < slash ? blank + 1 : binary;
-    snprintf(path, sizeof path, "%.*s/gpu/libcuda.so.1", slash ? (int)(slash - begin) : 5, slash ? begin : "build");
+    char folder[1024], path[1100];
+    gpu_folder(folder);
+    snprintf(path, sizeof path, "%s/libcuda.so.1", folder);
     void *lib = dlopen(path, RTLD_NOW);
     if (!lib) fprintf(stderr, "%s\n", dlerror());
     WANT(lib);
