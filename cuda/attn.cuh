@@ -10,8 +10,6 @@ extern "C" {
 #include "src/ops/def_attn.c"
 }
 
-enum { ATTN_THREADS = ATTN_WARPS * 32 };
-
 /* Shared memory of a warp, and of the block. */
 typedef struct warp_space {
     float p[PAGE_TOKENS];       /* scores, then exponentials */

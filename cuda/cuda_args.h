@@ -6,6 +6,20 @@
 #include "core/step.h"
 #include "ops/held.h"
 
+/* Threads of a block of each kernel. */
+enum {
+    QMAT_THREADS = 256,
+    FMAT_THREADS = 256,
+    NORM_THREADS = 128,
+    QUANT_THREADS = 128,
+    ATTN_WARPS = 4,
+    ATTN_THREADS = ATTN_WARPS * 32,
+    PICK_THREADS = 256,
+    EACH_THREADS = 128,
+    ROW_THREADS = 128,
+    KV_THREADS = 128,
+};
+
 /* MATMUL and its relatives with packed weights: outputs of matrix `w` for rows of int8 activations (act_q8.h, one row a
  * tile). Heads: output n of head n / head_rows takes columns from n / head_rows * head_cols on. */
 typedef struct qmat_args {
@@ -48,10 +62,8 @@ typedef struct quant_args {
     int32_t block, residual;
 } quant_args;
 
-/* ATTN: a row and head is a block of threads. */
-enum { ATTN_WARPS = 4 };
-
-/* Bytes of its dynamic shared memory: sums of values of the row and of each warp, the query as floats and as codes. */
+/* ATTN: a row and head is a block of threads. Bytes of its dynamic shared memory: sums of values of the row and of each
+ * warp, the query as floats and as codes. */
 static inline uint64_t attn_shared_bytes(int k_dim, int v_dim)
 {
     return (uint64_t)((1 + ATTN_WARPS) * v_dim + k_dim) * sizeof(float) + (uint64_t)(k_dim + 64) * 2 +

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "core/act_move.h"
 #include "core/kv_codes.h"
+#include "cuda/cuda_args.h"
 #include "cuda/cuda_state.h"
 #include "tensor/panel.h"
 
@@ -396,7 +397,7 @@ static int cuda_pick(dev *of, const segment *s, ref t, int64_t row0, int64_t row
     const uint64_t bytes = (uint64_t)rows * sizeof *to;
     int rc = cuda_block_grow(d, &d->stage, bytes, "rows", e);
     if (!rc)
-        rc = cuda_launch(d, d->kernels.pick, rows * MOVE_BLOCK, MOVE_BLOCK, (void *[]){&from, &n, &d->stage.at}, e);
+        rc = cuda_launch(d, d->kernels.pick, rows * PICK_THREADS, PICK_THREADS, (void *[]){&from, &n, &d->stage.at}, e);
     return rc ? rc : cuda_fetch(d, to, d->stage.at, bytes, e);
 }
 

@@ -6,17 +6,6 @@
 
 #include <stdio.h>
 
-/* As in fast.cu. */
-enum {
-    QMAT_THREADS = 256,
-    FMAT_THREADS = 256,
-    NORM_THREADS = 128,
-    QUANT_THREADS = 128,
-    ATTN_THREADS = 128,
-    EACH_THREADS = 128,
-    ROW_THREADS = 128,
-    KV_THREADS = 128
-};
 enum { SHARED_MAX = 40 << 10 }; /* bytes of dynamic shared memory that every device gives without being asked */
 
 static const dtype float_types[CUDA_FLOATS] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};

@@ -4,7 +4,7 @@
 #pragma once
 #include "cuda/cuda_args.h"
 
-enum { FMAT_THREADS = 256, FMAT_OUTPUTS = FMAT_THREADS / 16 };
+enum { FMAT_OUTPUTS = FMAT_THREADS / 16 };
 
 template <int TYPE> __device__ __forceinline__ float fmat_weight(const uint8_t *row, int64_t k)
 {

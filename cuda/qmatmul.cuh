@@ -13,7 +13,7 @@
 #include "src/tensor/act_q8.h"
 #include "src/tensor/panel_tail.h"
 
-enum { QMAT_WARPS = 8, QMAT_THREADS = QMAT_WARPS * 32, QMAT_PAIRS = 4096 }; /* pairs in shared memory: 32 KB */
+enum { QMAT_WARPS = QMAT_THREADS / 32, QMAT_PAIRS = 4096 }; /* pairs in shared memory: 32 KB */
 
 /* Four products of unsigned codes, or of signed levels, with signed codes of activations. */
 __device__ __forceinline__ int32_t dot_codes(uint32_t w, uint32_t x, int32_t sum)

@@ -6,7 +6,7 @@
 
 #include "src/tensor/act_q8.h"
 
-enum { NORM_THREADS = 128, NORM_PART = 4096, QUANT_THREADS = 128, PICK_THREADS = 256 };
+enum { NORM_PART = 4096 }; /* floats of a row in shared memory */
 
 /* The sixteen sums over x - mean or its square, folded: for all threads. */
 template <bool SQUARES> __device__ float norm_sum(const float *x, int width, float mean, float *part, float *folded)

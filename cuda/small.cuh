@@ -6,8 +6,6 @@
 #include "core/act_value.h"
 #include "core/kv_codes.h"
 
-enum { EACH_THREADS = 128, ROW_THREADS = 128, KV_THREADS = 128 };
-
 extern "C" __global__ void __launch_bounds__(EACH_THREADS) cuda_each(const each_args a)
 {
     const int64_t i = (int64_t)blockIdx.x * EACH_THREADS + threadIdx.x;
