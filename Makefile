@@ -94,6 +94,7 @@ config: ## what was found on this machine
 	@echo "threads        $(if $(filter 1,$(OPENMP)),OpenMP,no OpenMP (optional: quantizing and loading use one thread))"
 	@echo "line editing   $(if $(HAVE_EDIT),libedit,absent (optional: chat without history))"
 	@echo "fuzzing        $$(command -v $(CLANG) || echo 'absent (optional: clang)')"
+	@echo "NVIDIA GPUs    $(if $(filter-out 0,$(CUDA)),$(NVCC),no nvcc (optional: --devices cuda:0))"
 	@echo "commit         $(or $(COMMIT),unknown)"
 
 setup: ## install the packages that are missing (Debian, Ubuntu, Fedora, Arch, Alpine)
