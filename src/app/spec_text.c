@@ -42,7 +42,9 @@ static void print_range(const param *p, buf *out)
 
 static void print_param(const param *p, buf *out)
 {
-    static const char *const type[] = {"whole number", "number", "true or false", "text", ""};
+    static const char *const type[] = {
+        [PARAM_INT] = "whole number", [PARAM_FLOAT] = "number", [PARAM_BYTES] = "bytes", [PARAM_BOOL] = "true or false",
+        [PARAM_TEXT] = "text",        [PARAM_WORD] = "",        [PARAM_CHOICE] = ""};
     buf_printf(out, "    %-22s %s\n%27s", p->key, p->doc ? p->doc : "", "");
     if (p->words) buf_str(out, p->words);
     else buf_str(out, type[p->type]);
