@@ -52,9 +52,9 @@ ISA_avx512bf16 := $(ISA_avx512) -mavx512bf16
 ISA_neon := -march=armv8-a -fno-schedule-insns
 ISA_dotprod := -march=armv8.2-a+dotprod -fno-schedule-insns
 
-# The CUDA backend is built where NVIDIA's compiler is; it needs no library. CUDA=0: not even there.
+# The CUDA backend is built where NVIDIA's compiler is, and g++, which that needs; no library. CUDA=0: not even there.
 NVCC  ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc build/cuda/bin/nvcc))
-CUDA  ?= $(if $(NVCC),1,0)
+CUDA  ?= $(if $(and $(NVCC),$(shell command -v g++)),1,0)
 ifneq ($(CUDA),0)
 INCLUDE += -DHAVE_CUDA
 CUDA_SRC    := $(wildcard cuda/*.c)
