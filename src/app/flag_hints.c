@@ -6,16 +6,15 @@
 #include <stddef.h>
 #include <string.h>
 
-static const char no_gpu[] = "it is for GPUs: this build has no GPU devices; leave it out",
+static const char gpus[] = "GPUs are named by --devices: cuda:0, or 'cuda:0;cpu' with layers on both",
                   converses[] =
                       "run converses on a terminal where the model has a chat template; --chat on or off decides",
                   always[] = "there is nothing to switch; leave it out",
                   no_hub[] = "models are read from this machine: --model PATH";
 
 static const flag_hint hints[] = {
-    {"-ngl|--gpu-layers|--n-gpu-layers|-ngld|-mg|--main-gpu|-sm|--split-mode|-ts|--tensor-split|--no-gpu", NULL,
-     no_gpu},
-    {"--cpu-moe|-cmoe|--n-cpu-moe|-ncmoe|-nkvo|--no-kv-offload|--gpu-memory-utilization", NULL, no_gpu},
+    {"-ngl|--gpu-layers|--n-gpu-layers|-ngld|-mg|--main-gpu|-sm|--split-mode|-ts|--tensor-split|--no-gpu", NULL, gpus},
+    {"--cpu-moe|-cmoe|--n-cpu-moe|-ncmoe|-nkvo|--no-kv-offload|--gpu-memory-utilization", NULL, gpus},
     {"--tensor-parallel-size|-tp", NULL, "--devices 'cpu:1&cpu:1' divides every layer over two devices"},
     {"--pipeline-parallel-size|-pp", NULL, "--devices 'cpu:1;cpu:1' gives each of two devices some of the layers"},
     {"--data-parallel-size|-dp", NULL, "one server runs all requests in common steps; start several for more"},

@@ -24,7 +24,8 @@ const param engine_param_rows[] = {
     ROW(devices, PARAM_TEXT, .keeps_bits = true, .words = "LIST",
         .doc = "groups of devices with consecutive layers, \"cpu;cpu\" (pipeline parallel); in a group '&' divides "
                "matrices and heads (tensor parallel), "
-               "\"cpu:1&cpu:1\" (cpu:N: N threads); shares: \"cpu*3;cpu*1\"; of a node: \"host:7071/cpu\""),
+               "\"cpu:1&cpu:1\" (cpu:N: N threads; cuda:N: an NVIDIA GPU); shares: \"cpu*3;cpu*1\"; of a node: "
+               "\"host:7071/cpu\""),
     ROW(peers, PARAM_TEXT, .rare = true, .keeps_bits = true, .words = "HOST:PORT,...",
         .doc =
             "nodes that may take part: without --devices, or with \"auto\", those that make a token fastest are used"),
