@@ -1,5 +1,5 @@
-/* cuda_args.h - what the host tells a kernel of one op in one step: addresses on the device and sizes, so that a kernel
- * has no chain of loads in front of its work. Kernels and host include it. */
+/* cuda_args.h - the parameters of the kernels of fast.cu: device addresses and sizes that the host has looked up, so
+ * that a kernel begins its work without a chain of loads. Kernels and host include it. */
 #pragma once
 #include "core/attn_mask.h"
 #include "core/op.h"
@@ -20,29 +20,31 @@ enum {
     KV_THREADS = 128,
 };
 
-/* MATMUL and its relatives with packed weights: outputs of matrix `w` for rows of int8 activations (act_q8.h, one row a
- * tile). Heads: output n of head n / head_rows takes columns from n / head_rows * head_cols on. */
+/* MATMUL, MATMUL_HEADS, MATMUL_EXP: outputs y[row][n] for rows of activations. Heads: output n takes columns from
+ * n / head_rows * cols on. Experts: row m takes the matrix of its expert. */
+typedef struct product_args {
+    const float *bias;       /* [n], of experts [experts][n]; NULL: none */
+    float *y;                /* [rows][n] */
+    const int32_t *table;    /* of a DISPATCH; NULL: one matrix */
+    int64_t n, cols, x_cols; /* cols: of the matrix; x_cols: of a whole row of activations */
+    int64_t head_rows;       /* no heads: INT64_MAX */
+    int32_t rows;
+} product_args;
+
+/* Packed weights, int8 activations (act_q8.h, one row a tile). */
 typedef struct qmat_args {
-    const uint8_t *w;     /* panels */
-    uint64_t stride;      /* bytes from panel to panel */
-    const uint8_t *x;     /* rows */
-    uint64_t x_stride;    /* bytes from row to row */
-    const float *bias;    /* [n], or NULL */
-    float *y;             /* [rows, n] */
-    const int32_t *table; /* of a DISPATCH: row m takes panels from its expert's on; NULL: one matrix */
-    int64_t n, cols, x_cols, head_rows, head_cols; /* x_cols: of a whole row of activations */
-    int32_t rows, type;                            /* dtype of w */
-    float factor;                                  /* of scales: panel_format.factor */
+    product_args of;
+    const uint8_t *w, *x;        /* panels; rows */
+    uint64_t w_stride, x_stride; /* bytes from panel to panel, from row to row */
+    int32_t type;                /* dtype of w */
+    float factor;                /* of scales: panel_format.factor */
 } qmat_args;
 
-/* The same with float weights and activations. */
+/* Float weights, float activations. */
 typedef struct fmat_args {
+    product_args of;
     const uint8_t *w;
-    const float *x, *bias;
-    float *y;
-    const int32_t *table;
-    int64_t n, cols, x_cols, head_rows, head_cols;
-    int32_t rows, type; /* DTYPE_F32, F16, BF16 */
+    const float *x;
 } fmat_args;
 
 /* NORM: one group of `width` elements is a block of threads. */

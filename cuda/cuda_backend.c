@@ -1,13 +1,13 @@
-/* cuda_backend.c - a GPU as a device (core/backend.h): what it opens, and the loop over the ops of a stretch.
+/* cuda_backend.c - a GPU as a device (core/backend.h): opening and closing, pages and slots, the loop over the ops of a
+ * stretch.
  *
- * Every op has its definition as a kernel (definitions.cu), of which a worker is a thread; so the results have the bits
- * of the CPU's whatever the number of threads is. A stretch is a row of launches on one stream; the host waits for the
- * last. */
+ * The kernel of an op is its definition (definitions.cu), where each thread is a worker, or a faster kernel with the
+ * same bits (fast.cu). So results do not depend on the number of threads. All launches of a stretch go to one stream;
+ * the host waits for the last one. */
 #include "cuda/cuda_backend.h"
 
 #include "base/mem.h"
 #include "core/act_move.h"
-#include "core/kv_codes.h"
 #include "cuda/cuda_args.h"
 #include "cuda/cuda_state.h"
 #include "tensor/panel.h"
@@ -16,8 +16,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Threads of a block; threads that a step has at most, and bytes of scratch space for them. */
-enum { BLOCK = 64, MOVE_BLOCK = 256, THREADS_MAX = 1 << 20, SCRATCH_WORKERS = 1 << 11, SCRATCH_BYTES = 32 << 20 };
+/* Definitions: threads of a block; maximum number of workers, of those that need scratch space, and its bytes. */
+enum { BLOCK = 64, WORKERS_MAX = 1 << 20, SCRATCH_WORKERS = 1 << 11, SCRATCH_BYTES = 32 << 20 };
+enum { MOVE_BLOCK = 256 }; /* threads of a block that moves columns */
 /* Memory that is kept for steps and their tables when pages are counted. */
 enum { STEPS_BYTES = 64 << 20 };
 
@@ -32,9 +33,6 @@ static int open_context(cuda_device *d, int ordinal, err *e)
     int rc = cuda_done(d, d->cu->cuDeviceGet(&device, ordinal), "opening it", e);
     if (!rc) rc = cuda_done(d, d->cu->cuDeviceGetAttribute(&major, CU_MAJOR, device), "asking for its kind", e);
     if (!rc) rc = cuda_done(d, d->cu->cuDeviceGetAttribute(&minor, CU_MINOR, device), "asking for its kind", e);
-    if (!rc)
-        rc = cuda_done(d, d->cu->cuDeviceGetAttribute(&d->multiprocessors, CU_MULTIPROCESSORS, device),
-                       "asking for its kind", e);
     if (!rc) rc = cuda_done(d, d->cu->cuDevicePrimaryCtxRetain(&d->context, device), "opening it", e);
     if (!rc) rc = cuda_done(d, d->cu->cuCtxSetCurrent(d->context), "opening it", e);
     if (!rc) rc = cuda_done(d, d->cu->cuStreamCreate(&d->stream, CU_STREAM_APART), "opening a stream", e);
@@ -47,15 +45,11 @@ static int load_kernels(cuda_device *d, err *e)
 {
     int rc = cuda_load_image(d, "definitions", &d->definitions, e);
 #define X(id, name, ...)                                                                                               \
-    if (!rc)                                                                                                           \
-        rc = cuda_done(d, d->cu->cuModuleGetFunction(&d->kernels.op[OP_##id], d->definitions, "cuda_op_" #name),       \
-                       "finding a kernel", e);
+    if (!rc) rc = cuda_find(d, d->definitions, "cuda_op_" #name, &d->kernels.op[OP_##id], e);
     KERNEL_LIST(X)
 #undef X
 #define X(name)                                                                                                        \
-    if (!rc)                                                                                                           \
-        rc = cuda_done(d, d->cu->cuModuleGetFunction(&d->kernels.name, d->definitions, "cuda_" #name),                 \
-                       "finding a kernel", e);
+    if (!rc) rc = cuda_find(d, d->definitions, "cuda_" #name, &d->kernels.name, e);
     CUDA_MOVE_LIST(X)
 #undef X
     return rc ? rc : cuda_fast_load(d, e);
@@ -122,7 +116,6 @@ static int cuda_open(dev **out, const program *p, const dev_options *o, err *e)
     if (!d) return err_set(e, ERR_MEMORY, "out of memory for a CUDA device");
     d->p = p;
     d->cu = cu;
-    memcpy(d->max_rows, o->max_rows, sizeof d->max_rows);
     d->wanted = mem_zero(p->n_weight + 1, sizeof *d->wanted);
     d->helds = mem_zero(p->n_weight + 1, sizeof *d->helds);
     d->kv = mem_zero(p->n_state + 1, sizeof *d->kv);
@@ -244,7 +237,6 @@ static int cuda_compile(dev *of, segment *s, err *e)
     cuda_device *d = cuda_device_of(of);
     cuda_segment *c = s->compiled = mem_zero(1, sizeof *c);
     if (!c) return err_set(e, ERR_MEMORY, "out of memory for a segment");
-    c->of = s;
     int rc = cuda_program_send(d, s->p, e);
     if (!rc) rc = cuda_take(d, s->act_bytes, "activations", &c->act, e);
     return rc ? rc : cuda_run_send(d, c, e);
@@ -252,8 +244,8 @@ static int cuda_compile(dev *of, segment *s, err *e)
 
 /* ---- running */
 
-/* Threads that have something to do in an op, about; more find nothing. */
-static int64_t op_units(const cuda_device *d, const step *st, const op *o)
+/* Workers for the definition of an op: as many as it has units of output, about. */
+static int64_t op_workers(const cuda_device *d, const step *st, const op *o)
 {
     const tensor *t = &d->p->tensors[o->out ? o->out : o->in[0]];
     const int64_t rows = st->n[t->axis], dim = tensor_count(t);
@@ -262,30 +254,12 @@ static int64_t op_units(const cuda_device *d, const step *st, const op *o)
     case OP_MATMUL_HEADS:
     case OP_MATMUL_EXP: return dim;
     case OP_ATTN: return rows * o->u.attn.heads;
-    case OP_KV_PUT: return rows * d->p->states[o->state].heads;
-    case OP_NORM: return rows * (dim / o->u.norm.width);
-    case OP_QUANT: return rows * ((dim + t->block - 1) / t->block + 1);
-    case OP_ROPE: return rows * (dim / o->u.rope.width);
     case OP_JOIN: return rows * o->u.join.heads;
-    case OP_DISPATCH: return 1;
     case OP_CONV: return dim / LANES + 1;
-    case OP_ACT:
-    case OP_MUL:
-    case OP_ADD:
-    case OP_SCALE:
-    case OP_SOFTCAP:
-    case OP_CLAMP:
     case OP_POOL: return rows * (dim / LANES + 1);
-    case OP_EMBED:
-    case OP_TAKE_OUT:
-    case OP_ROUTE:
-    case OP_GATHER:
-    case OP_SCATTER:
-    case OP_COLUMNS:
-    case OP_COLL:
-    case OP_COUNT: break;
+    case OP_DISPATCH: return 1;
+    default: return rows;
     }
-    return rows;
 }
 
 static int start_op(cuda_device *d, const cuda_segment *s, const step *st, uint32_t i, err *e)
@@ -294,15 +268,11 @@ static int start_op(cuda_device *d, const cuda_segment *s, const step *st, uint3
     bool done = false;
     int rc = cuda_fast_start(d, s, st, i, &done, e);
     if (rc || done) return rc;
-    cu_address r = s->run;
-    int64_t threads = op_units(d, st, o);
     const bool scratch = op_is(o, OPF_MATRIX) || o->kind == OP_ATTN || o->kind == OP_ROUTE || o->kind == OP_DISPATCH;
-    if (threads > THREADS_MAX) threads = THREADS_MAX;
-    if (scratch && threads > d->scratch_workers) threads = d->scratch_workers;
-    threads = (threads + BLOCK - 1) / BLOCK * BLOCK;
-    int32_t workers = (int32_t)threads;
-    if (scratch && workers > d->scratch_workers) workers = d->scratch_workers;
-    return cuda_launch(d, d->kernels.op[o->kind], threads, BLOCK, (void *[]){&r, &i, &workers}, e);
+    const int64_t units = op_workers(d, st, o), most = scratch ? d->scratch_workers : WORKERS_MAX;
+    int32_t workers = (int32_t)(units < most ? units : most);
+    cu_address r = s->run;
+    return cuda_launch(d, d->kernels.op[o->kind], workers, BLOCK, (void *[]){&r, &i, &workers}, e);
 }
 
 static cu_address act_address(const cuda_segment *s, const program *p, ref t) { return s->act + p->tensors[t].off; }

@@ -113,3 +113,8 @@ int cuda_load_image(cuda_device *d, const char *name, cu_module *to, err *e)
     if (!*to && !code) return err_set(e, ERR_USAGE, "this build has no kernels for CUDA devices");
     return cuda_done(d, code, "loading kernels", e);
 }
+
+int cuda_find(cuda_device *d, cu_module image, const char *name, cu_function *to, err *e)
+{
+    return cuda_done(d, d->cu->cuModuleGetFunction(to, image, name), "finding a kernel", e);
+}

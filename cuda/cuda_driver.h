@@ -17,7 +17,7 @@ typedef uint64_t cu_address; /* of device memory */
 
 enum { CU_SUCCESS = 0, CU_OUT_OF_MEMORY = 2 };
 /* Attributes of a device; flags of a stream; mode of a capture: of calls of this thread alone. */
-enum { CU_MAJOR = 75, CU_MINOR = 76, CU_MULTIPROCESSORS = 16, CU_STREAM_APART = 1, CU_CAPTURE_THREAD = 1 };
+enum { CU_MAJOR = 75, CU_MINOR = 76, CU_STREAM_APART = 1, CU_CAPTURE_THREAD = 1 };
 
 /* X(name, parameters); all return a code. */
 #define CU_CALLS(X)                                                                                                    \

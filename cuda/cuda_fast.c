@@ -1,4 +1,4 @@
-/* cuda_fast.c - which ops of a step a kernel of fast.cu does, and what it is told. The others are done by their
+/* cuda_fast.c - chooses the kernel of fast.cu for an op, and fills its parameters. Ops without one run by their
  * definitions; the bits are the same. */
 #include "cuda/cuda_args.h"
 #include "cuda/cuda_state.h"
@@ -9,11 +9,6 @@
 enum { SHARED_MAX = 40 << 10 }; /* bytes of dynamic shared memory that every device gives without being asked */
 
 static const dtype float_types[CUDA_FLOATS] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
-
-static int find(cuda_device *d, const char *name, cu_function *to, err *e)
-{
-    return cuda_done(d, d->cu->cuModuleGetFunction(to, d->fast, name), "finding a kernel", e);
-}
 
 int cuda_fast_load(cuda_device *d, err *e)
 {
@@ -28,15 +23,15 @@ int cuda_fast_load(cuda_device *d, err *e)
     for (int way = 0; way < CUDA_FAST_WAYS; way++) {
         for (int k = 0; k < PANEL_KINDS && !rc; k++) {
             snprintf(name, sizeof name, "cuda_qmat_%s_%d", kinds[k], rows[way]);
-            rc = find(d, name, &d->kernels.qmat[k][way], e);
+            rc = cuda_find(d, d->fast, name, &d->kernels.qmat[k][way], e);
         }
         for (int k = 0; k < CUDA_FLOATS && !rc; k++) {
             snprintf(name, sizeof name, "cuda_fmat_%s_%d", dtype_info[float_types[k]].name, rows[way]);
-            rc = find(d, name, &d->kernels.fmat[k][way], e);
+            rc = cuda_find(d, d->fast, name, &d->kernels.fmat[k][way], e);
         }
     }
 #define X(name)                                                                                                        \
-    if (!rc) rc = find(d, "cuda_" #name, &d->kernels.name, e);
+    if (!rc) rc = cuda_find(d, d->fast, "cuda_" #name, &d->kernels.name, e);
     CUDA_FAST_LIST(X)
 #undef X
     return rc;
@@ -55,71 +50,55 @@ static const step *step_at(const cuda_segment *s) { return (const step *)(uintpt
 
 static int64_t blocks_of(int64_t n, int64_t each) { return (n + each - 1) / each; }
 
-/* What MATMUL, MATMUL_HEADS and MATMUL_EXP have in common. */
-typedef struct product {
-    const held_weight *w;
-    int64_t rows, n, x_cols, head_rows;
-    const int32_t *table;
-    int way; /* rows sorted by expert go one by one: a block of threads has one matrix */
-} product;
-
-static product product_of(const cuda_device *d, const cuda_segment *s, const step *st, const op *o)
+static product_args product_of(const cuda_device *d, const cuda_segment *s, const step *st, const op *o)
 {
     const program *p = d->p;
-    product m = {.w = &d->helds[p->tensors[o->in[1]].weight],
-                 .rows = st->n[p->tensors[o->out].axis],
-                 .n = tensor_count(&p->tensors[o->out]),
-                 .x_cols = tensor_count(&p->tensors[o->in[0]]),
-                 .head_rows = INT64_MAX};
-    if (o->kind == OP_MATMUL_HEADS) m.head_rows = m.w->rows / (m.x_cols / m.w->cols);
-    if (o->kind == OP_MATMUL_EXP) m.table = at(d, s, o->in[3]);
-    m.way = m.rows > 1 && !m.table;
-    return m;
+    const held_weight *w = &d->helds[p->tensors[o->in[1]].weight];
+    product_args a = {.bias = at(d, s, o->in[2]),
+                      .y = at(d, s, o->out),
+                      .n = tensor_count(&p->tensors[o->out]),
+                      .cols = w->cols,
+                      .x_cols = tensor_count(&p->tensors[o->in[0]]),
+                      .head_rows = INT64_MAX,
+                      .rows = st->n[p->tensors[o->out].axis]};
+    if (o->kind == OP_MATMUL_HEADS) a.head_rows = w->rows / (a.x_cols / w->cols);
+    if (o->kind == OP_MATMUL_EXP) a.table = at(d, s, o->in[3]);
+    return a;
 }
 
-static int start_packed(cuda_device *d, const cuda_segment *s, const product *m, const op *o, err *e)
+/* Rows sorted by expert go one by one: a block of threads has one matrix. */
+static int way_of(const product_args *a) { return a->rows > 1 && !a->table; }
+
+static cuda_grid product_grid(const product_args *a, int64_t outputs, int threads)
 {
-    const panel_format *f = panel_format_of(m->w->type);
-    qmat_args a = {.w = m->w->data,
-                   .stride = m->w->stride,
+    return (cuda_grid){blocks_of(a->rows, way_of(a) ? CUDA_FAST_ROWS : 1), blocks_of(a->n, outputs), threads, 0};
+}
+
+static int start_packed(cuda_device *d, const cuda_segment *s, const step *st, const op *o, err *e)
+{
+    const held_weight *w = &d->helds[d->p->tensors[o->in[1]].weight];
+    const panel_format *f = panel_format_of(w->type);
+    qmat_args a = {.of = product_of(d, s, st, o),
+                   .w = w->data,
                    .x = at(d, s, o->in[0]),
-                   .x_stride = act_row_bytes(m->x_cols, d->p->tensors[o->in[0]].block),
-                   .bias = at(d, s, o->in[2]),
-                   .y = at(d, s, o->out),
-                   .table = m->table,
-                   .n = m->n,
-                   .cols = m->w->cols,
-                   .x_cols = m->x_cols,
-                   .head_rows = m->head_rows,
-                   .head_cols = m->w->cols,
-                   .rows = (int32_t)m->rows,
-                   .type = (int32_t)m->w->type,
+                   .w_stride = w->stride,
+                   .type = (int32_t)w->type,
                    .factor = f->factor};
-    const cuda_grid grid = {blocks_of(m->n, PANEL_ROWS), blocks_of(m->rows, m->way ? CUDA_FAST_ROWS : 1), QMAT_THREADS,
-                            0};
-    return cuda_launch_grid(d, d->kernels.qmat[f->kind][m->way], grid, (void *[]){&a}, e);
+    a.x_stride = act_row_bytes(a.of.x_cols, d->p->tensors[o->in[0]].block);
+    return cuda_launch_grid(d, d->kernels.qmat[f->kind][way_of(&a.of)], product_grid(&a.of, PANEL_ROWS, QMAT_THREADS),
+                            (void *[]){&a}, e);
 }
 
-static int start_floats(cuda_device *d, const cuda_segment *s, const product *m, const op *o, bool *done, err *e)
+static int start_floats(cuda_device *d, const cuda_segment *s, const step *st, const op *o, bool *done, err *e)
 {
+    const held_weight *w = &d->helds[d->p->tensors[o->in[1]].weight];
     int k = 0;
-    while (k < CUDA_FLOATS && float_types[k] != m->w->type) k++;
-    *done = k < CUDA_FLOATS && !m->w->packed;
+    while (k < CUDA_FLOATS && float_types[k] != w->type) k++;
+    *done = k < CUDA_FLOATS && !w->packed;
     if (!*done) return OK;
-    fmat_args a = {.w = m->w->data,
-                   .x = at(d, s, o->in[0]),
-                   .bias = at(d, s, o->in[2]),
-                   .y = at(d, s, o->out),
-                   .table = m->table,
-                   .n = m->n,
-                   .cols = m->w->cols,
-                   .x_cols = m->x_cols,
-                   .head_rows = m->head_rows,
-                   .head_cols = m->w->cols,
-                   .rows = (int32_t)m->rows};
-    const cuda_grid grid = {blocks_of(m->n, FMAT_THREADS / LANES), blocks_of(m->rows, m->way ? CUDA_FAST_ROWS : 1),
-                            FMAT_THREADS, 0};
-    return cuda_launch_grid(d, d->kernels.fmat[k][m->way], grid, (void *[]){&a}, e);
+    fmat_args a = {.of = product_of(d, s, st, o), .w = w->data, .x = at(d, s, o->in[0])};
+    return cuda_launch_grid(d, d->kernels.fmat[k][way_of(&a.of)],
+                            product_grid(&a.of, FMAT_THREADS / LANES, FMAT_THREADS), (void *[]){&a}, e);
 }
 
 static int start_norm(cuda_device *d, const cuda_segment *s, const step *st, const op *o, err *e)
@@ -262,11 +241,10 @@ static int start_copy(cuda_device *d, const cuda_segment *s, const step *st, con
 int cuda_fast_start(cuda_device *d, const cuda_segment *s, const step *st, uint32_t i, bool *done, err *e)
 {
     const op *o = &d->p->ops[i];
-    const product m = op_is(o, OPF_MATRIX) ? product_of(d, s, st, o) : (product){.w = NULL};
     *done = true;
     if (st->n[d->p->tensors[o->out ? o->out : o->in[0]].axis] == 0) return OK; /* there is nothing to do */
-    if (m.w && d->p->tensors[o->in[0]].block) return start_packed(d, s, &m, o, e);
-    if (m.w) return start_floats(d, s, &m, o, done, e);
+    if (op_is(o, OPF_MATRIX))
+        return d->p->tensors[o->in[0]].block ? start_packed(d, s, st, o, e) : start_floats(d, s, st, o, done, e);
     if (op_is(o, OPF_ELEMENTWISE)) return start_each(d, s, st, o, e);
     switch ((op_kind)o->kind) {
     case OP_NORM: return start_norm(d, s, st, o, e);

@@ -21,28 +21,21 @@ void cuda_graphs_drop(const cuda_device *d, cuda_segment *s)
     for (int i = 0; i < CUDA_GRAPHS; i++) drop(d, &s->graphs[i]);
 }
 
-/* The entry of this stretch and these rows; a new one takes the place of the one that was not used for longest. */
+/* The entry of this stretch and these rows; else the least recently used one becomes it. */
 static cuda_graph *entry_of(const cuda_device *d, cuda_segment *s, uint32_t stretch, const step *st)
 {
-    cuda_graph *oldest = s->graphs;
-    s->turn++;
-    for (int i = 0; i < CUDA_GRAPHS; i++) {
-        cuda_graph *g = &s->graphs[i];
-        if (same(g, stretch, st, s->step.at)) {
-            oldest = g;
-            break;
-        }
-        if (g->last < oldest->last) oldest = g;
+    cuda_graph *to = s->graphs;
+    for (int i = 0; i < CUDA_GRAPHS && !same(to, stretch, st, s->step.at); i++)
+        if (same(&s->graphs[i], stretch, st, s->step.at) || s->graphs[i].last < to->last) to = &s->graphs[i];
+    if (!same(to, stretch, st, s->step.at)) {
+        drop(d, to);
+        to->stretch = stretch;
+        to->step = s->step.at;
+        memcpy(to->n, st->n, sizeof to->n);
     }
-    if (!same(oldest, stretch, st, s->step.at)) {
-        drop(d, oldest);
-        oldest->stretch = stretch;
-        oldest->step = s->step.at;
-        memcpy(oldest->n, st->n, sizeof oldest->n);
-    }
-    oldest->uses++;
-    oldest->last = s->turn;
-    return oldest;
+    to->uses++;
+    to->last = ++s->turn;
+    return to;
 }
 
 /* Captures what `launch` starts, ready to be replayed. */

@@ -1,6 +1,6 @@
-/* cuda_state.h - inside the CUDA backend: the device, and a segment as it was compiled. What lies on the device are the
- * structs of src/ops and src/core themselves, with device addresses in place of pointers; so definitions.cu reads them
- * as the CPU does. */
+/* cuda_state.h - inside the CUDA backend: a device, and a compiled segment. Device memory holds the structs of src/ops
+ * and src/core as they are, with device addresses in place of pointers, so that definitions.cu reads them as the CPU
+ * does. */
 #pragma once
 #include "core/backend.h"
 #include "cuda/cuda_driver.h"
@@ -43,8 +43,7 @@ typedef struct cuda_rope {
 typedef struct cuda_device {
     const program *p;
     const cuda_driver *cu;
-    int ordinal, multiprocessors;
-    int max_rows[AXIS_COUNT];
+    int ordinal;
     cache_options cache;
     bool bad; /* a call has failed: the device may be lost */
     cu_context context;
@@ -95,16 +94,19 @@ int cuda_done(cuda_device *d, int code, const char *what, err *e);
 /* Memory of the device, counted in `held`; ERR_MEMORY names `what`. 0 bytes give one. */
 int cuda_take(cuda_device *d, uint64_t bytes, const char *what, cu_address *at, err *e);
 void cuda_give(cuda_device *d, cu_address *at, uint64_t bytes);
-/* Makes a block at least so large; what it held is lost. */
+/* Gives a block `bytes` bytes at least. A block that grows loses its contents. */
 int cuda_block_grow(cuda_device *d, cuda_block *b, uint64_t bytes, const char *what, err *e);
 void cuda_block_free(cuda_device *d, cuda_block *b);
 /* Copies, ordered with kernels; `from` may be reused at once. cuda_wait: until all that was asked for is done. */
 int cuda_send(cuda_device *d, cu_address to, const void *from, uint64_t bytes, err *e);
 int cuda_fetch(cuda_device *d, void *to, cu_address from, uint64_t bytes, err *e); /* and waits */
 int cuda_wait(cuda_device *d, err *e);
+/* Where the next thing begins in memory in which things lie one after another. */
+static inline uint64_t cuda_aligned(uint64_t n) { return (n + 255) / 256 * 256; }
 /* Kernels of the image "definitions" or "fast": machine code made for the device's kind or an earlier one of the same
  * generation, else PTX, which the driver compiles. */
 int cuda_load_image(cuda_device *d, const char *name, cu_module *to, err *e);
+int cuda_find(cuda_device *d, cu_module image, const char *name, cu_function *to, err *e); /* a kernel of an image */
 /* Starts a kernel of `threads` threads at least, in blocks of `block`. */
 int cuda_launch(cuda_device *d, cu_function f, int64_t threads, int block, void **parameters, err *e);
 /* The same in a grid of two axes, with dynamic shared memory. */

@@ -6,13 +6,13 @@
 
 enum { ALIGN = 16 };
 
-/* A block that is filled: host pointers now, device addresses in what is written. */
+/* Fills the host side of a block; pointers in what it writes are device addresses. */
 typedef struct writer {
     cuda_block *block;
     uint64_t used;
 } writer;
 
-/* Room for n elements; gives the address that they will have. */
+/* Takes `bytes` bytes of the block, and gives their offset. */
 static uint64_t reserve(writer *w, uint64_t bytes)
 {
     const uint64_t at = w->used;
@@ -82,15 +82,23 @@ static uint64_t step_bytes(const program *p, const step *st)
     return sizeof *st + ints * sizeof(int32_t) + 32 * ALIGN;
 }
 
+/* Whether an op of the segment reads this rope set. */
+static bool rotates_by(const program *p, uint32_t set)
+{
+    for (uint32_t i = 0; i < p->n_op; i++)
+        if (p->ops[i].kind == OP_ROPE && p->ops[i].u.rope.table == (int32_t)set) return true;
+    return false;
+}
+
+/* Tables of the variants that the step names, where the device has others or none. */
 static int send_ropes(cuda_device *d, const step *st, err *e)
 {
-    for (uint32_t i = 0; i < d->p->n_op; i++) {
-        if (d->p->ops[i].kind != OP_ROPE) continue;
-        const int r = d->p->ops[i].u.rope.table;
+    for (uint32_t r = 0; r < d->p->n_rope; r++) {
         const rope_set *set = &d->p->ropes[r];
+        if (!rotates_by(d->p, r)) continue;
         for (int32_t k = 0; k < st->n_seq; k++) {
             const int32_t v = st->seq_rope[(int64_t)r * st->n_seq + k];
-            cuda_rope *t = &d->ropes[r * CUDA_VARIANTS + v];
+            cuda_rope *t = &d->ropes[r * CUDA_VARIANTS + (uint32_t)v];
             if (t->serial == rope_serial(set, v)) continue;
             rope_variant as = set->variant[v];
             int rc = OK;
@@ -101,8 +109,7 @@ static int send_ropes(cuda_device *d, const step *st, err *e)
             }
             if (!rc) rc = cuda_send(d, t->at, as.table, as.bytes, e);
             as.table = (float *)(uintptr_t)t->at;
-            const uint64_t index = (uint64_t)r * CUDA_VARIANTS + (uint64_t)v;
-            if (!rc) rc = cuda_send(d, d->rope_variants + index * sizeof as, &as, sizeof as, e);
+            if (!rc) rc = cuda_send(d, d->rope_variants + (uint64_t)(t - d->ropes) * sizeof as, &as, sizeof as, e);
             if (rc) return rc;
             t->serial = rope_serial(set, v);
         }

@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-enum { ALIGN = 256, BUFFER = 32 << 20 };
+enum { BUFFER = 32 << 20 };
 
 /* How a weight comes to the device. */
 typedef struct upload {
@@ -83,8 +83,6 @@ static int upload_send(cuda_device *d, upload *u, ring *r, cu_address at, err *e
     return OK;
 }
 
-static uint64_t aligned(uint64_t n) { return (n + ALIGN - 1) / ALIGN * ALIGN; }
-
 static int send_all(cuda_device *d, upload *list, ring *r, err *e)
 {
     cu_address at = d->weights;
@@ -93,7 +91,7 @@ static int send_all(cuda_device *d, upload *list, ring *r, err *e)
         if (!d->wanted[i]) continue;
         upload_describe(&list[i], &d->p->weights[i], at, &d->helds[i]);
         rc = upload_send(d, &list[i], r, at, e);
-        at += aligned(list[i].bytes);
+        at += cuda_aligned(list[i].bytes);
     }
     return rc ? rc : cuda_wait(d, e);
 }
@@ -107,7 +105,7 @@ int cuda_weights_send(cuda_device *d, err *e)
     for (uint32_t i = 0; i < d->p->n_weight && !rc; i++) {
         if (!d->wanted[i]) continue;
         rc = upload_plan(&list[i], &d->p->weights[i], e);
-        all += aligned(list[i].bytes);
+        all += cuda_aligned(list[i].bytes);
         if (list[i].unit_bytes > widest) widest = list[i].unit_bytes;
         if (list[i].fill.unit_bytes > widest) widest = list[i].fill.unit_bytes;
     }

@@ -1,6 +1,5 @@
-/* definitions.cu - the definitions of all ops (src/ops) as kernels: a worker is a thread of the grid. So the device has
- * every op, in every bit, and faster kernels are written where they pay.
- */
+/* definitions.cu - the definitions of all ops (src/ops) as kernels, in which each thread is a worker. So the device has
+ * every op, with the bits of its definition; fast.cu has faster kernels where they pay. */
 #include "cuda/prelude.cuh"
 
 extern "C" {

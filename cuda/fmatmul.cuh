@@ -17,18 +17,18 @@ template <int TYPE, int ROWS> __device__ void fmatmul(const fmat_args &a)
 {
     enum { AHEAD = 8 };
     const int lane = (int)threadIdx.x % 16;
-    const int64_t mine = (int64_t)blockIdx.x * FMAT_OUTPUTS + threadIdx.x / 16, row0 = (int64_t)blockIdx.y * ROWS;
-    const int64_t n = mine < a.n ? mine : a.n - 1; /* a half warp beyond the end computes the last output, for nobody */
-    const int32_t expert = a.table ? a.table[row0 * DISPATCH_COLS + DISPATCH_EXPERT] : 0;
+    const int64_t mine = (int64_t)blockIdx.y * FMAT_OUTPUTS + threadIdx.x / 16, row0 = (int64_t)blockIdx.x * ROWS;
+    const int64_t n = mine < a.of.n ? mine : a.of.n - 1; /* a half warp beyond the end computes the last output, for nobody */
+    const int32_t expert = a.of.table ? a.of.table[row0 * DISPATCH_COLS + DISPATCH_EXPERT] : 0;
     if (expert < 0) return;
-    const int rows = (int)(a.rows - row0 < ROWS ? a.rows - row0 : ROWS);
-    const uint8_t *w = a.w + (uint64_t)((int64_t)expert * a.n + n) * (uint64_t)a.cols * (TYPE == DTYPE_F32 ? 4 : 2);
-    const float *x = a.x + row0 * a.x_cols + n / a.head_rows * a.head_cols;
+    const int rows = (int)(a.of.rows - row0 < ROWS ? a.of.rows - row0 : ROWS);
+    const uint8_t *w = a.w + (uint64_t)((int64_t)expert * a.of.n + n) * (uint64_t)a.of.cols * (TYPE == DTYPE_F32 ? 4 : 2);
+    const float *x = a.x + row0 * a.of.x_cols + n / a.of.head_rows * a.of.cols;
     float sum[ROWS];
 #pragma unroll
     for (int m = 0; m < ROWS; m++) sum[m] = 0;
     int64_t k = lane;
-    for (; k + (AHEAD - 1) * 16 < a.cols; k += AHEAD * 16) {
+    for (; k + (AHEAD - 1) * 16 < a.of.cols; k += AHEAD * 16) {
         float by[AHEAD];
 #pragma unroll
         for (int i = 0; i < AHEAD; i++) by[i] = fmat_weight<TYPE>(w, k + 16 * i);
@@ -36,20 +36,20 @@ template <int TYPE, int ROWS> __device__ void fmatmul(const fmat_args &a)
         for (int m = 0; m < ROWS; m++)
             if (m < rows)
 #pragma unroll
-                for (int i = 0; i < AHEAD; i++) sum[m] = fmaf(by[i], __ldg(x + m * a.x_cols + k + 16 * i), sum[m]);
+                for (int i = 0; i < AHEAD; i++) sum[m] = fmaf(by[i], __ldg(x + m * a.of.x_cols + k + 16 * i), sum[m]);
     }
-    for (; k < (a.cols + 15) / 16 * 16; k += 16) {
-        const float by = k < a.cols ? fmat_weight<TYPE>(w, k) : 0;
+    for (; k < (a.of.cols + 15) / 16 * 16; k += 16) {
+        const float by = k < a.of.cols ? fmat_weight<TYPE>(w, k) : 0;
 #pragma unroll
         for (int m = 0; m < ROWS; m++)
-            if (m < rows) sum[m] = fmaf(by, k < a.cols ? x[m * a.x_cols + k] : 0, sum[m]);
+            if (m < rows) sum[m] = fmaf(by, k < a.of.cols ? x[m * a.of.x_cols + k] : 0, sum[m]);
     }
 #pragma unroll
     for (int m = 0; m < ROWS; m++) {
 #pragma unroll
         for (int half = 8; half; half /= 2) sum[m] = sum[m] + __shfl_xor_sync(~0u, sum[m], half);
-        if (lane == 0 && m < rows && mine < a.n)
-            a.y[(row0 + m) * a.n + n] = a.bias ? sum[m] + a.bias[(int64_t)expert * a.n + n] : sum[m];
+        if (lane == 0 && m < rows && mine < a.of.n)
+            a.of.y[(row0 + m) * a.of.n + n] = a.of.bias ? sum[m] + a.of.bias[(int64_t)expert * a.of.n + n] : sum[m];
     }
 }
 

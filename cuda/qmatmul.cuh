@@ -181,7 +181,7 @@ __device__ __forceinline__ void qtile_pairs(const qsums<K> &s, const uint8_t *ta
     }
 }
 
-/* Outputs 16 * blockIdx.x … of ROWS rows from blockIdx.y * ROWS on. */
+/* Outputs 16 * blockIdx.y … of ROWS rows from blockIdx.x * ROWS on: a grid has 65 535 blocks at most along y. */
 template <class K, int ROWS> __device__ void qmatmul(const qmat_args &a)
 {
     __shared__ float2 pair[QMAT_PAIRS];
@@ -189,15 +189,15 @@ template <class K, int ROWS> __device__ void qmatmul(const qmat_args &a)
     /* Tiles whose pairs fit. */
     constexpr int most = QMAT_PAIRS / (K::pairs * ROWS * PANEL_ROWS);
     const int half = (int)threadIdx.x / 16, r = (int)threadIdx.x % 16;
-    const int64_t row0 = (int64_t)blockIdx.y * ROWS, n0 = (int64_t)blockIdx.x * PANEL_ROWS;
-    const int rows = (int)(a.rows - row0 < ROWS ? a.rows - row0 : ROWS);
-    const int64_t head = n0 / a.head_rows;
-    const int32_t expert = a.table ? a.table[row0 * DISPATCH_COLS + DISPATCH_EXPERT] : 0;
+    const int64_t row0 = (int64_t)blockIdx.x * ROWS, n0 = (int64_t)blockIdx.y * PANEL_ROWS;
+    const int rows = (int)(a.of.rows - row0 < ROWS ? a.of.rows - row0 : ROWS);
+    const int64_t head = n0 / a.of.head_rows;
+    const int32_t expert = a.of.table ? a.of.table[row0 * DISPATCH_COLS + DISPATCH_EXPERT] : 0;
     if (expert < 0) return;
-    const uint8_t *panel = a.w + (uint64_t)((int64_t)expert * (a.n / PANEL_ROWS) + blockIdx.x) * a.stride;
-    const int64_t k0 = head * a.head_cols;
-    const int tiles = (int)((a.cols + PANEL_K - 1) / PANEL_K);
-    const int64_t padded = act_padded(a.x_cols);
+    const uint8_t *panel = a.w + (uint64_t)((int64_t)expert * (a.of.n / PANEL_ROWS) + blockIdx.y) * a.w_stride;
+    const int64_t k0 = head * a.of.cols;
+    const int tiles = (int)((a.of.cols + PANEL_K - 1) / PANEL_K);
+    const int64_t padded = act_padded(a.of.x_cols);
     if constexpr (K::looks) {
         for (int i = (int)threadIdx.x; i < (K::picks ? 1 << (K::bits + K::pick_bits) : 16); i += QMAT_THREADS)
             level[i] = panel_format_of((dtype)a.type)->level[i];
@@ -233,8 +233,8 @@ template <class K, int ROWS> __device__ void qmatmul(const qmat_args &a)
         __syncthreads();
     }
     const int64_t m = row0 + threadIdx.x / PANEL_ROWS, n = n0 + r;
-    if (threadIdx.x >= rows * PANEL_ROWS || n >= a.n) return;
-    a.y[m * a.n + n] = a.bias ? y + a.bias[(int64_t)expert * a.n + n] : y;
+    if (threadIdx.x >= rows * PANEL_ROWS || n >= a.of.n) return;
+    a.of.y[m * a.of.n + n] = a.of.bias ? y + a.of.bias[(int64_t)expert * a.of.n + n] : y;
 }
 
 #define QMAT_KERNELS(name, ...)                                                                                        \
