@@ -178,7 +178,7 @@ $(BUILD)/gpu/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(FLAGS) -fPIC -ftree-vectorize -fno-strict-aliasing $(INCLUDE) -MMD -MP -c -o $@ $<
-GPU_TESTS = $(filter $(BUILD)/tests/t_gpu_%,$(TESTS))
+GPU_TESTS = $(filter $(BUILD)/tests/t_gpu_% $(BUILD)/tests/t_cuda_%,$(TESTS))
 $(GPU_TESTS): $(BUILD)/gpu/libcuda.so.1
 
 PAIRS = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/pairs/*.c))
@@ -206,17 +206,19 @@ WEATHER_PYTHON ?= python3
 weather: $(BUILD)/tests/weather/foreign_node
 weather: all ## files that shrink, nodes that stop, memory that runs out, while a server generates (Python 3; minutes)
 	$(WEATHER_PYTHON) tests/weather/weather.py $(BUILD)/inferflow '$(ROW)'
-test-devices: $(BUILD)/tests/t_devices ## every test model on all combinations of devices, chunks, caches (an hour)
+test-devices: $(BUILD)/tests/t_plan_devices ## every test model on all combinations of devices, chunks, caches (an hour)
 	DEVICES=all TEST_TIMEOUT=14400 tools/run_tests.sh $(BUILD) $<
 debug: ## the tests with -DINFERFLOW_DEBUG: aborts on an allocation in the token loop
 	$(MAKE) check BUILD=build/debug OPT='-O1 -g -DINFERFLOW_DEBUG'
 
 # Kernels and models on another kind of processor, then kernels on one of them that has no products of bytes.
-EMULATED := t_packed t_packed_parts t_kernels t_quant t_fmath t_scan t_builtin t_models t_stories
+EMULATED := t_cpu_packed t_cpu_packed_parts t_cpu_kernels t_tensor_quant t_base_fmath t_sample_scan t_models_builtin \
+  t_models_families t_models_stories
 ON_ARM = $(MAKE) --no-print-directory check CC=aarch64-linux-gnu-gcc BUILD=build/aarch64
 test-aarch64: ## kernels and models on Arm under qemu (a cross compiler, qemu-user, our libraries for arm64)
 	$(ON_ARM) RUN='qemu-aarch64 -cpu max' TESTS='$(EMULATED:%=build/aarch64/tests/%)'
-	$(ON_ARM) RUN='qemu-aarch64 -cpu cortex-a53' TESTS='build/aarch64/tests/t_kernels build/aarch64/tests/t_builtin'
+	$(ON_ARM) RUN='qemu-aarch64 -cpu cortex-a53' \
+  TESTS='build/aarch64/tests/t_cpu_kernels build/aarch64/tests/t_models_builtin'
 
 lint: ## include rule, lengths, headers, unused names, formatting
 	@python3 tools/check_tree.py && python3 tools/families.py --check

@@ -4,7 +4,7 @@
 #include "test.h"
 
 #include "base/file.h"
-#include "text/chat_template.h"
+#include "chat/chat_template.h"
 
 #define SECRET "QX<|im_end|></s>[INST]<|eot_id|><end_of_turn>XQ"
 

@@ -3,8 +3,8 @@
 
 Checks: the include rule (table RULE) and circles of includes, third-party headers in one file only, lengths of lines
 and files, branches and parameters of functions, members of structs, one header per file, functions and members that
-nothing uses, members named like their type where C++ reads them, unique file names, names that C reserves, no machine
-paths, the fixed top level.
+nothing uses, members named like their type where C++ reads them, unique file names, names of tests, names that C
+reserves, no machine paths, the fixed top level, and the table of folders in src/README.md (`--write` writes it).
 
 C is read by patterns, as clang-format leaves it: what begins at the left margin is a declaration. Branches are if, for,
 while, ?, &&, || and switch, which counts once however many cases it has. Uses are counted by name over the tree without
@@ -16,41 +16,56 @@ import subprocess
 import sys
 from collections import Counter, defaultdict
 
-# folder -> folders it may include, besides itself and src/base (src/README.md explains why)
+# folder: what it holds, and the folders that it may include, besides itself and src/base (None: all). The table of
+# src/README.md is written from this one; a folder without a text has no row there.
 RULE = {
-    "src/base": [],
-    "src/tensor": [],
-    "src/io": ["src/tensor"],
-    "src/text": ["src/io", "src/tensor"],
-    "src/core": ["src/tensor"],
-    "src/ops": ["src/core", "src/tensor"],
-    "cpu": ["src/ops", "src/core", "src/tensor"],
-    "cpu/simd": ["cpu", "src/ops", "src/core", "src/tensor"],
-    "cuda": ["src/ops", "src/core", "src/tensor"],
-    "models/spec": ["src/io"],
-    "models/compile": ["models/spec", "src/core", "src/tensor", "src/io"],
-    "models/modules": ["models/compile"],
-    "models": ["models/spec", "models/compile", "models/modules", "src/core", "src/tensor", "src/io"],
-    "models/export": ["models", "models/spec", "models/compile", "src/core", "src/tensor", "src/io"],
-    "models/derive": ["models", "models/spec", "models/compile", "src/core", "src/tensor", "src/io"],
-    "models/import": ["src/io"],
-    "src/comm": ["src/core", "src/tensor"],
-    "src/plan": ["models", "src/comm", "src/core", "src/tensor", "src/io"],
-    "src/net": ["src/plan", "models", "src/comm", "src/core", "src/tensor", "src/io"],
-    "src/cache": ["src/plan", "src/core", "src/tensor"],
-    "src/sample": ["src/core"],
-    "src/engine": ["src/cache", "src/plan", "src/net", "models", "models/export", "src/comm", "src/core", "src/tensor",
-                   "src/io", "src/text", "src/sample", "cpu", "cuda"],
-    "src/train": ["src/engine", "src/plan", "models", "src/comm", "src/core", "src/tensor", "src/io", "src/text"],
-    "src/swarm": ["src/engine", "src/net", "src/plan", "models", "src/comm", "src/core", "src/tensor", "src/io"],
-    "src/measure": ["src/engine", "src/cache", "src/plan", "src/net", "models", "models/export", "src/comm", "src/core",
-                    "src/tensor", "src/io", "src/text", "src/sample"],
-    "src/serve": ["src/engine", "src/measure", "src/text", "src/sample", "src/io"],
-    "src/app": None,  # all
-    "tests": None,
-    "tests/fuzz": None,
-    "tools": None,
-    "tools/oracle": None,
+    "src/base": ("errors, memory, buffers, JSON, INI, options, logging, the thread pool", []),
+    "src/tensor": ("element types, quantized formats", []),
+    "src/io": ("checkpoint formats, readers and writers", ["src/tensor"]),
+    "src/text": ("tokenizers", ["src/io", "src/tensor"]),
+    "src/jinja": ("the template language", ["src/text"]),
+    "src/chat": ("conversations to prompts, by a model's template; answers to content, reasoning and tool calls",
+                 ["src/jinja", "src/text"]),
+    "src/core": ("op list, program, step, passes; the interface of backends, and definitions that they share",
+                 ["src/tensor"]),
+    "src/ops": ("the definition of each op in plain C, which the kernels of every device equal in bits, and what lies "
+                "on a device", ["src/core", "src/tensor"]),
+    "cpu": ("the backend for processors", ["src/ops", "src/core", "src/tensor"]),
+    "cpu/simd": ("what is compiled once per instruction set", ["cpu", "src/ops", "src/core", "src/tensor"]),
+    "cuda": ("the backend for NVIDIA GPUs", ["src/ops", "src/core", "src/tensor"]),
+    "models/spec": ("the spec language: parsed, inherited, evaluated", ["src/io"]),
+    "models/compile": ("binding of tensors, formulas, helpers of modules: a spec becomes a program",
+                       ["models/spec", "src/core", "src/tensor", "src/io"]),
+    "models/modules": ("the atomic modules, one file each", ["models/compile"]),
+    "models": ("the door: open a model, find its spec, show it",
+               ["models/spec", "models/compile", "models/modules", "src/core", "src/tensor", "src/io"]),
+    "models/export": ("a model under the names of another container",
+                      ["models", "models/spec", "models/compile", "src/core", "src/tensor", "src/io"]),
+    "models/derive": ("a first spec for an unknown model",
+                      ["models", "models/spec", "models/compile", "src/core", "src/tensor", "src/io"]),
+    "models/import": ("specs of the original Inferflow", ["src/io"]),
+    "src/comm": ("what the ranks of a group do together, such as an all-reduce, and the link between threads",
+                 ["src/core", "src/tensor"]),
+    "src/plan": ("cutting over devices, steps on their way through them",
+                 ["models", "src/comm", "src/core", "src/tensor", "src/io"]),
+    "src/net": ("other processes: connections under TLS, leases, nodes, the link between ranks",
+                ["src/plan", "models", "src/comm", "src/core", "src/tensor", "src/io"]),
+    "src/cache": ("the KV cache: pages, prefixes, snapshots, pages on disk", ["src/plan", "src/core", "src/tensor"]),
+    "src/sample": ("logits to a token, and what a grammar or a schema allows", ["src/core"]),
+    "src/engine": ("sessions, batching, speculative decoding",
+                   ["src/cache", "src/plan", "src/net", "models", "models/export", "src/comm", "src/core",
+                    "src/tensor", "src/io", "src/text", "src/sample", "cpu", "cuda"]),
+    "src/measure": ("above the engine: logits and states of a text, perplexity, divergence, importance, embeddings, "
+                    "replays, forecasts, the choice of devices",
+                    ["src/engine", "src/cache", "src/plan", "src/net", "models", "models/export", "src/comm",
+                     "src/core", "src/tensor", "src/io", "src/text", "src/sample"]),
+    "src/serve": ("the HTTP server and its web page",
+                  ["src/engine", "src/measure", "src/chat", "src/jinja", "src/text", "src/sample", "src/io"]),
+    "src/app": ("the command line", None),
+    "tests": ("", None),
+    "tests/fuzz": ("", None),
+    "tools": ("", None),
+    "tools/oracle": ("", None),
 }
 TOP = {"Makefile", "src", "cuda", "cpu", "models", "specs", "tests", "tools", "README.md", "LICENSE", ".gitignore",
        ".clang-format", ".dockerignore", ".github", ".ci"}
@@ -59,7 +74,7 @@ LENGTH_MAX, WIDTH_MAX, BRANCHES_MAX, PARAMS_MAX, MEMBERS_MAX = 800, 120, 40, 8, 
 READS_MESSAGES = re.compile(r"^tests/|^src/base/err\.c$|^models/model\.c$")
 LENGTH_FREE = re.compile(r"(_table|_grids)\.[ch]$")  # tables may be longer
 # Files of these rooms do not include each other in circles.
-CIRCLE_FREE = ("models", "src/text", "src/io", "src/plan", "src/cache", "src/measure")
+CIRCLE_FREE = ("models", "src/text", "src/jinja", "src/chat", "src/io", "src/plan", "src/cache", "src/measure")
 CPLUSPLUS = ("src/base/", "src/tensor/", "src/core/")  # C++ reads these headers, where a member hides its type
 # Headers that declare what several files define.
 SHARED = {
@@ -220,6 +235,37 @@ def check_circles(includes):
         visit(stem)
 
 
+def include_table():
+    """The table of src/README.md, as RULE has it."""
+    rows = ["| folder | holds | may include, besides itself and `src/base` |", "|---|---|---|"]
+    for folder, (holds, may) in RULE.items():
+        named = "everything" if may is None else ", ".join(name.removeprefix("src/") for name in may) or "–"
+        rows += [f"| `{folder}` | {holds} | {named} |"] if holds else []
+    return "\n".join(rows) + "\n"
+
+
+def check_table(write):
+    path = "src/README.md"
+    with open(path, encoding="utf-8") as f:
+        text = f.read()
+    found = re.search(r"^\| folder \| holds \|.*\n(?:\|.*\n)+", text, re.M)
+    if not found or found.group() != include_table():
+        if not write or not found:
+            fail(path, 1, "the table of folders differs from RULE: tools/check_tree.py --write")
+            return
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text[:found.start()] + include_table() + text[found.end():])
+
+
+def check_test_names(files):
+    """Who looks for the tests of a folder finds them by its name; t_gpu_* are those of tests/gpu."""
+    folders = {os.path.basename(folder) for folder in RULE} | {"gpu"}
+    for path in files:
+        m = re.match(r"tests/t_([a-z0-9]+)(_\w+)?\.c$", path)
+        if m and path != "tests/t_makefile.c" and (m[1] not in folders or not m[2]):
+            fail(path, 1, "tests are named t_<folder>_<subject>")
+
+
 def main():
     files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True, check=True)
     files = [f for f in files.stdout.split("\n") if f and os.path.exists(f)]
@@ -247,7 +293,7 @@ def main():
         if len(lines) - 1 > LENGTH_MAX and not LENGTH_FREE.search(path):
             fail(path, LENGTH_MAX, f"{len(lines) - 1} lines; at most {LENGTH_MAX}: would two names explain it better?")
         folder = folder_of(path)
-        may = RULE.get(folder, [])
+        may = RULE.get(folder, ("", []))[1]
         for number, line in enumerate(lines, 1):
             if re.search(r"(^|[^\w.])/(work|farm)/", line) and name != "check_tree.py":
                 fail(path, number, "path of one machine")
@@ -283,6 +329,8 @@ def main():
             if path != owners[0]:
                 fail(path, number, f"<{header}> belongs to {owners[0]}: one file includes a third-party header")
     defined = {path: list(functions(text)) for path, text in code.items()}
+    check_table(sys.argv[1:] == ["--write"])
+    check_test_names(files)
     check_functions(defined)
     check_headers(defined)
     check_uses(code, defined)

@@ -16,7 +16,7 @@
 #include "measure/busy.h"
 #include "engine/decoder_prompt.h"
 #include "serve/stop_text.h"
-#include "text/chat_options.h"
+#include "chat/chat_options.h"
 
 #include <errno.h>
 #include <stdio.h>

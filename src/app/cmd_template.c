@@ -2,7 +2,7 @@
 #define _GNU_SOURCE
 #include "app/app.h"
 #include "base/file.h"
-#include "text/jinja.h"
+#include "jinja/jinja.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -9,8 +9,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "text/call_parser.h"
-#include "text/chat_messages.h"
+#include "chat/call_parser.h"
+#include "chat/chat_messages.h"
 
 #include <stdio.h>
 #include <stdlib.h>

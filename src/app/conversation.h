@@ -2,7 +2,7 @@
 #pragma once
 #include "app/sampling_table.h"
 #include "engine/engine.h"
-#include "text/chat_template.h"
+#include "chat/chat_template.h"
 
 typedef struct conversation_options {
     const char *system;    /* NULL: none */

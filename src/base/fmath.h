@@ -3,7 +3,7 @@
  *
  * They are definitions: vector code performs the same operations lane by lane and equals them in every bit (part (c)
  * of the arithmetic contract). Every fused multiply-add is written; build with -ffp-contract=off. Coefficients are
- * minimax (Remez) over the reduced ranges. Maximal error, as tests/t_fmath.c finds it over dense ranges against
+ * minimax (Remez) over the reduced ranges. Maximal error, as tests/t_base_fmath.c finds it over dense ranges against
  * double libm: exp 1.0 ulp, tanh 1.4 ulp, erf 1.2 ulp, sigmoid 2.4 ulp of float (denormal results: of the smallest
  * normal); sin and cos 1.8e-16 absolute for |x| <= 2^30. */
 #pragma once

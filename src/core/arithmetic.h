@@ -6,6 +6,6 @@
  * are int8 and in what blocks, and the codes of caches. It holds for any batch, chunk, number of threads, instruction
  * set and division over devices. It does not cover how a token is drawn, nor `--exact off`.
  *
- * Whoever changes a bit of that raises the number; tests/t_arithmetic.c notices. Peers compare it. */
+ * Whoever changes a bit of that raises the number; tests/t_core_arithmetic.c notices. Peers compare it. */
 #pragma once
 enum { ARITHMETIC = 1 };

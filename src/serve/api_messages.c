@@ -3,7 +3,7 @@
 #include "serve/api_list.h"
 #include "serve/chat_request.h"
 #include "serve/messages_json.h"
-#include "text/chat_messages.h"
+#include "chat/chat_messages.h"
 
 #include <string.h>
 

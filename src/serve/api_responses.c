@@ -3,7 +3,7 @@
 #include "serve/api_list.h"
 #include "serve/chat_request.h"
 #include "serve/reply_form.h"
-#include "text/chat_messages.h"
+#include "chat/chat_messages.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* chat_request.h - what a request for chat has besides that for text: messages, tools, variables of its template. */
 #pragma once
 #include "serve/request.h"
-#include "text/call_parser.h"
+#include "chat/call_parser.h"
 
 /* How the texts of a chat are read, for all of its choices. */
 typedef struct chat_job {

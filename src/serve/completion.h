@@ -7,7 +7,7 @@
 #pragma once
 #include "serve/request.h"
 #include "serve/stream.h"
-#include "text/call_parser.h"
+#include "chat/call_parser.h"
 
 /* One token with its log-probabilities. */
 typedef struct token_record {

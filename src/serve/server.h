@@ -6,7 +6,7 @@
 #include "engine/engine.h"
 #include "engine/fingerprint.h"
 #include "sample/sample.h"
-#include "text/chat_options.h"
+#include "chat/chat_options.h"
 #include "serve/form_cache.h"
 #include "serve/keys.h"
 #include "serve/metrics.h"

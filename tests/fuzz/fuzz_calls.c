@@ -4,7 +4,7 @@
 
 #include "sample/call_form.h"
 #include "sample/json_schema.h"
-#include "text/call_parser.h"
+#include "chat/call_parser.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* fuzz_conversation.c - a chat template, and after a byte 0xff a saved conversation: what the template can do is
  * found by trying it, and a conversation whose messages have role and content is put into its form. */
-#include "text/chat_template.h"
+#include "chat/chat_template.h"
 
 #include "base/utf8.h"
 

@@ -1,5 +1,5 @@
 /* fuzz_jinja.c - chat templates and their contexts. A byte 0xff ends the template. */
-#include "text/jinja.h"
+#include "jinja/jinja.h"
 
 #include "base/utf8.h"
 

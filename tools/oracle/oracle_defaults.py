@@ -2,8 +2,8 @@
 
 For every class of the tables its whole configuration, made with odd sizes and nothing else, as config.json holds it
 when it leaves nothing out; and the keys that may be left out of it, for the class then says the same. A test
-(tests/t_class_defaults.c) takes them away, all at once and one by one, and demands that the family's spec gives the
-same values. `oracle.py minimal` does so with models.
+(tests/t_models_class_defaults.c) takes them away, all at once and one by one, and demands that the family's spec gives
+the same values. `oracle.py minimal` does so with models.
 """
 import glob
 import json

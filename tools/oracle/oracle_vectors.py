@@ -9,8 +9,8 @@ bfloat16 (in turn; the weights are exact in it), and expect.json:
     tolerance  largest absolute difference allowed
     prompt     how many of the ids start the greedy continuation
     greedy     its tokens
-Of an encoder (tests/t_encoders.c reads it): what is compared, ids, types, lengths (of texts that are the first ids),
-tolerance, and `values` of `rows` of the result.
+Of an encoder (tests/t_models_encoders.c reads it): what is compared, ids, types, lengths (of texts that are the first
+ids), tolerance, and `values` of `rows` of the result.
 """
 import json
 import os

@@ -1,0 +1,116 @@
+/* t_cpu_conv.c - CONV: every instruction set against the reference, bit for bit, slots included; the reference against
+ * double precision; a sequence in any chunks gives the same rows and the same slot. */
+#include "rig.h"
+
+typedef struct conv_case {
+    int taps, dim;
+    bool bias;
+    int n_seq, rows[4], last[4];
+} conv_case;
+
+static const conv_case cases[] = {
+    {.taps = 3, .dim = 64, .n_seq = 1, .rows = {1}, .last = {0}},
+    {.taps = 3, .dim = 64, .bias = true, .n_seq = 1, .rows = {1}, .last = {1}},
+    {.taps = 3, .dim = 100, .n_seq = 4, .rows = {1, 1, 2, 1}, .last = {5, 0, 1, 40}},
+    {.taps = 4, .dim = 37, .bias = true, .n_seq = 3, .rows = {7, 1, 30}, .last = {6, 2, 70}},
+    {.taps = 4, .dim = 16, .n_seq = 2, .rows = {3, 2}, .last = {2, 2}},
+    {.taps = 2, .dim = 1, .bias = true, .n_seq = 2, .rows = {2, 3}, .last = {9, 2}},
+    {.taps = 8, .dim = 257, .n_seq = 2, .rows = {5, 130}, .last = {9, 129}},
+};
+
+static op conv_op(rig *g, const conv_case *c)
+{
+    op o = {.kind = OP_CONV, .in = {rig_act(g, c->dim), rig_weight(g, DTYPE_F32, c->taps, c->dim, c->dim % 4)}};
+    if (c->bias) o.in[2] = rig_const(g, c->dim);
+    o.out = rig_act(g, c->dim);
+    return o;
+}
+
+/* What row `row` of column `col` should be; `was`: the slot that its sequence read. */
+static double conv_double(const rig *g, const conv_case *c, const op *o, int row, int col, const float *was)
+{
+    double sum = c->bias ? g->t[o->in[2]].data[col] : 0;
+    float *w = mem_array((size_t)c->dim, sizeof *w);
+    assert_non_null(w);
+    for (int t = 0; t < c->taps; t++) {
+        int back = c->taps - 1 - t, first = g->seq_row[g->seq[row]];
+        bool begins = g->pos[first] == 0; /* the slot holds noise, which is not read */
+        held_row(&g->held[0], t, w);
+        if (begins && row - back < first) continue;
+        const float *x = row - back >= first ? rig_at((rig *)g, o->in[0]) + (row - back) * c->dim
+                                             : was + (c->taps - 1 + (row - back - first)) * c->dim;
+        sum += (double)w[col] * x[col];
+    }
+    mem_free(w);
+    return sum;
+}
+
+static void equals_the_reference(void **unused)
+{
+    (void)unused;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const conv_case *c = &cases[i];
+        char what[80];
+        rig g;
+        rig_open(&g, 700000);
+        rig_sequences(&g, c->n_seq, c->rows, c->last);
+        rig_slots(&g, (c->taps - 1) * c->dim, 8);
+        op o = conv_op(&g, c);
+        snprintf(what, sizeof what, "conv case %d", (int)i);
+        rig_same(&g, &o, what);
+        rig_run(&g, cpu_kernels_named("c"), 1, &o); /* a second time: nothing that it reads has changed */
+        for (int row = 0; row < g.st.n[AXIS_TOK]; row++)
+            for (int col = 0; col < c->dim; col++) {
+                double want = conv_double(&g, c, &o, row, col, slot_at(g.slots, g.slot_read[g.seq[row]]));
+                float got = rig_at(&g, o.out)[row * c->dim + col];
+                if (fabs(got - want) > 3e-6 * (1 + fabs(want)))
+                    fail_msg("%s: row %d, column %d: %g, not %g", what, row, col, (double)got, want);
+            }
+        rig_close(&g);
+    }
+}
+
+/* A sequence of LENGTH rows in chunks, the slots of noise at first and alternating: its rows, then the last slot. */
+enum { LENGTH = 23, DIM = 45, TAPS = 4, RESULT = (LENGTH + TAPS - 1) * DIM };
+
+static void in_chunks(int chunk, float result[RESULT])
+{
+    rig g;
+    const conv_case c = {.taps = TAPS, .dim = DIM, .bias = true};
+    static float x[LENGTH * DIM];
+    rig_seed = 7;
+    rig_open(&g, 100000);
+    rig_sequences(&g, 1, (int[]){LENGTH}, (int[]){LENGTH - 1});
+    rig_slots(&g, (TAPS - 1) * DIM, 2);
+    op o = conv_op(&g, &c);
+    memcpy(x, rig_at(&g, o.in[0]), sizeof x);
+    for (int from = 0; from < LENGTH; from += chunk) {
+        int n = LENGTH - from < chunk ? LENGTH - from : chunk;
+        rig_sequences(&g, 1, &n, (int[]){from + n - 1});
+        memcpy(rig_at(&g, o.in[0]), x + from * DIM, (size_t)(n * DIM) * sizeof *x);
+        rig_run(&g, cpu_kernels(cpu_features(), false), 2, &o);
+        memcpy(result + from * DIM, rig_at(&g, o.out), (size_t)(n * DIM) * sizeof *result);
+        int32_t written = g.slot_write[0];
+        g.slot_write[0] = g.slot_read[0];
+        g.slot_read[0] = written;
+    }
+    memcpy(result + LENGTH * DIM, slot_at(g.slots, g.slot_read[0]), (TAPS - 1) * DIM * sizeof *result);
+    rig_close(&g);
+}
+
+static void chunks_change_nothing(void **unused)
+{
+    (void)unused;
+    static float want[RESULT], got[RESULT];
+    in_chunks(LENGTH, want);
+    for (int chunk = 1; chunk < LENGTH; chunk++) {
+        in_chunks(chunk, got);
+        if (memcmp(want, got, sizeof want)) fail_msg("other bits in chunks of %d", chunk);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(equals_the_reference), cmocka_unit_test(chunks_change_nothing)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

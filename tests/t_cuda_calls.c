@@ -1,0 +1,98 @@
+/* t_cuda_calls.c - the executable where a CUDA driver is missing, broken or full, and where one of its calls fails: one
+ * line that says why, exit status 1 or 2, and never another text. */
+#include "command.h"
+#include "gpu_path.h"
+
+#include <sys/stat.h>
+
+#define MODEL "$P run -m $V/models/llama --ids 1,2,3 --output ids -n 6 --temperature 0 "
+
+static char gpu[4096], work[256]; /* the folder of the software driver; of what is written here */
+
+/* Runs a line with the driver of a folder; lines of errors are counted. */
+static int run(const char *folder, const char *settings, const char *devices, buf *errors, int *lines)
+{
+    char shell[9000];
+    snprintf(shell, sizeof shell, "LD_LIBRARY_PATH=%s SOFT_GPU_RACES=0 %s " MODEL "--devices %s > ids.out", folder,
+             settings, devices);
+    const int rc = command_shell(work, shell, errors);
+    const char *text = buf_cstr(errors);
+    *lines = 0;
+    for (const char *at = text; (at = strstr(at, "inferflow: error: ")); at++) ++*lines;
+    return rc;
+}
+
+static void refused(const char *folder, const char *settings, const char *devices, const char *why)
+{
+    buf errors = {0};
+    int lines, rc = run(folder, settings, devices, &errors, &lines);
+    if ((rc != 1 && rc != 2) || lines != 1 || !strstr(buf_cstr(&errors), why))
+        fail_msg("%s %s: exit status %d, \"%s\" instead of \"%s\"", settings, devices, rc, buf_cstr(&errors), why);
+    buf_free(&errors);
+}
+
+static void says_what_is_missing(void **unused)
+{
+    (void)unused;
+    buf errors = {0};
+    int lines;
+    assert_int_equal(command_shell(work,
+                                   "mkdir -p none half && echo nothing > none/libcuda.so.1 && "
+                                   "cc -shared -o half/libcuda.so.1 -x c /dev/null",
+                                   &errors),
+                     0);
+    char none[4200], half[4200];
+    snprintf(none, sizeof none, "%s/none", work);
+    snprintf(half, sizeof half, "%s/half", work);
+    refused(none, "", "cuda:0", "libcuda.so.1 cannot be opened");
+    refused(half, "", "cuda:0", "libcuda.so.1 has no cuInit");
+    refused(gpu, "", "cuda:4", "the NVIDIA driver has 4 devices");
+    refused(gpu, "SOFT_GPU_DEVICES=0", "cuda:0", "NVIDIA driver");
+    refused(gpu, "SOFT_GPU_MEMORY=16", "cuda:0", "no memory left for");
+    assert_int_equal(run(none, "", "auto", &errors, &lines), 0);
+    buf_free(&errors);
+}
+
+/* Every thirteenth of its calls fails once. */
+static void one_call_fails(void **unused)
+{
+    (void)unused;
+    enum { CALLS = 400, EACH = 13 };
+    buf want = {0}, got = {0}, errors = {0};
+    char path[4200];
+    int lines, failed = 0;
+    snprintf(path, sizeof path, "%s/ids.out", work);
+    assert_int_equal(run(gpu, "", "cpu", &errors, &lines), 0);
+    assert_int_equal(file_read(&want, path, 4096, NULL), OK);
+    for (int k = 1; k <= CALLS; k += EACH) {
+        char settings[64];
+        snprintf(settings, sizeof settings, "SOFT_GPU_FAIL=%d", k);
+        const int rc = run(gpu, settings, "cuda:0", &errors, &lines);
+        got.n = 0;
+        file_read(&got, path, 4096, NULL);
+        failed += rc == 1;
+        if (rc == 0 && got.n == want.n && !memcmp(got.p, want.p, got.n)) continue; /* nothing depends on that call */
+        if (rc != 1 || lines != 1) fail_msg("call %d: exit status %d, %s", k, rc, buf_cstr(&errors));
+    }
+    if (failed < CALLS / EACH / 2) fail_msg("only %d of the calls that failed were noticed", failed);
+    buf_free(&want);
+    buf_free(&got);
+    buf_free(&errors);
+}
+
+int main(void)
+{
+#ifdef HAVE_CUDA
+    char folder[1024];
+    gpu_folder(folder);
+    if (!realpath(folder, gpu)) return fprintf(stderr, "there is no %s\n", folder), 1;
+    snprintf(work, sizeof work, "%s", temp_path("calls"));
+    if (mkdir(work, 0700)) return perror(work), 1;
+    const struct CMUnitTest tests[] = {cmocka_unit_test(says_what_is_missing), cmocka_unit_test(one_call_fails)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+#else
+    (void)says_what_is_missing, (void)one_call_fails;
+    skip_msg("this build has no CUDA backend");
+    return 0;
+#endif
+}

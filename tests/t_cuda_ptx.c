@@ -1,0 +1,76 @@
+/* t_cuda_ptx.c - kernels for GPUs hold no instruction that rounds otherwise than the definitions: in the PTX that this
+ * build embeds, nothing approximate, no flushing of small numbers, no product and sum that the driver may fuse, no
+ * atomic sum of floats. */
+#include "base/embed.h"
+#include "test.h"
+
+#include <string.h>
+
+static bool has(const char *line, const char *word) { return strstr(line, word) != NULL; }
+
+/* Why an instruction may not be there; NULL: it may. `line` begins with it, after blanks and a predicate. */
+static const char *fault_of(const char *line)
+{
+    const bool floats = has(line, ".f32") || has(line, ".f64");
+    line += strspn(line, " \t");
+    if (*line == '@') line += strcspn(line, " \t"), line += strspn(line, " \t");
+    if (has(line, ".approx") || has(line, ".full.")) return "approximate";
+    if (has(line, ".ftz")) return "flushes";
+    const bool sums = !strncmp(line, "add.", 4) || !strncmp(line, "sub.", 4) || !strncmp(line, "mul.", 4) ||
+                      !strncmp(line, "mad.", 4);
+    if (sums && floats && !has(line, ".rn")) return "may be fused";
+    if ((!strncmp(line, "atom.", 5) || !strncmp(line, "red.", 4)) && floats) return "sums floats in any order";
+    return NULL;
+}
+
+static void faults_are_seen(void **unused)
+{
+    (void)unused;
+    assert_non_null(fault_of("\tdiv.approx.f32 \t%f1, %f2, %f3;"));
+    assert_non_null(fault_of("\tdiv.full.f32 \t%f1, %f2, %f3;"));
+    assert_non_null(fault_of("\tfma.rn.ftz.f32 \t%f1, %f2, %f3, %f4;"));
+    assert_non_null(fault_of("\tmul.f32 \t%f1, %f2, %f3;"));
+    assert_non_null(fault_of("\t@%p1 add.f32 \t%f1, %f2, %f3;"));
+    assert_non_null(fault_of("\tred.global.add.f32 \t[%rd1], %f3;"));
+    assert_null(fault_of("\tmul.rn.f32 \t%f1, %f2, %f3;"));
+    assert_null(fault_of("\tst.shared.f32 \t[%rd1], %f3;"));
+    assert_null(fault_of("\tmad.lo.s32 \t%r1, %r2, %r3, %r4;"));
+}
+
+static void no_kernel_has_one(void **unused)
+{
+    (void)unused;
+    static const char *const images[] = {"definitions.ptx", "fast.ptx"};
+    for (size_t i = 0; i < sizeof images / sizeof *images; i++) {
+        const span image = embedded_find(images[i]);
+        assert_true(image.p != NULL);
+        const char *at = (const char *)image.p, *end = at + image.n;
+        int floats = 0;
+        for (int number = 1; at < end; number++) {
+            char line[1024];
+            const size_t n = strcspn(at, "\n"), kept = n < sizeof line - 1 ? n : sizeof line - 1;
+            memcpy(line, at, kept);
+            line[kept] = 0;
+            const char *why = fault_of(line);
+            if (why) fail_msg("%s:%d: %s: %s", images[i], number, why, line);
+            floats += has(line, ".rn.f32");
+            at += n + 1;
+        }
+        assert_true(floats > 1000);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(faults_are_seen),
+#ifdef HAVE_CUDA
+        cmocka_unit_test(no_kernel_has_one),
+#endif
+    };
+#ifndef HAVE_CUDA
+    (void)no_kernel_has_one;
+    skip_msg("this build has no CUDA backend");
+#endif
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

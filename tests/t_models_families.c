@@ -1,0 +1,126 @@
+/* t_models_families.c - every family and form against transformers: the tiny models of tests/vectors/models
+ * (tools/oracle/oracle.py vectors).
+ *
+ * Each folder is opened as --model does, without a spec. Checked are the logits of some rows of one forward; the same
+ * logits in bits over two segments, other chunks and threads, by the spec that `spec show` prints; and 32 greedy
+ * tokens. Some are also written as GGUF and read back: the same logits. */
+#include "vector_rig.h"
+
+#include "io/write_gguf.h"
+#include "models/export/export.h"
+
+enum { FAMILIES_MIN = 110 };
+
+typedef struct generated {
+    int32_t ids[GREEDY];
+    int n;
+    bool done;
+} generated;
+
+static bool on_token(void *ctx, const token_event *ev)
+{
+    generated *out = ctx;
+    if (ev->finish != FINISH_NONE) out->done = true;
+    if (ev->token >= 0 && out->n < GREEDY) out->ids[out->n++] = ev->token;
+    return true;
+}
+
+static bool greedy_agrees(const char *folder, const expected *x)
+{
+    err e = {0};
+    engine *g = open_model((engine_options){.model = folder, .threads = 1});
+    generated out = {.n = 0};
+    query q = {.ids = x->ids,
+               .n_ids = x->n_prompt,
+               .enc_ids = x->enc,
+               .n_enc = x->n_enc,
+               .max_tokens = GREEDY,
+               .ignore_eos = true,
+               .sample = {.top_p = 1, .repetition_penalty = 1, .typical_p = 1, .tfs_z = 1, .fsd_n = 1},
+               .n_logprobs = -1,
+               .on_token = on_token,
+               .ctx = &out};
+    uint64_t id;
+    assert_ok(engine_add_query(g, &q, &id, &e), &e);
+    for (bool more = true; more && !out.done;) assert_ok(engine_infer(g, &more, &e), &e);
+    engine_close(g);
+    return out.n == GREEDY && !memcmp(out.ids, x->greedy, sizeof out.ids);
+}
+
+/* Prints what is wrong with a model. */
+static int faults(const char *folder, const char *name, int turn)
+{
+    expected x = {0};
+    (void)turn;
+    expected_read(&x, folder);
+    table all = logits_of(open_model((engine_options){.model = folder, .threads = 1}), &x);
+    table cut = logits_of(open_model((engine_options){.model = folder, .devices = "cpu;cpu", .chunk = 5, .threads = 2}),
+                          &x);
+    table shown = logits_of(open_shown(folder), &x);
+    double off = farthest(&all, x.rows, x.logits);
+    bool near = off <= x.tolerance, same = same_bits(&all, &cut), loads = same_bits(&all, &shown);
+    bool greedy = greedy_agrees(folder, &x);
+    if (!near) printf("%s: logits are off by %.2g, %.2g is allowed\n", name, off, x.tolerance);
+    if (!same) printf("%s: other bits in chunks of 5 over two segments and two threads\n", name);
+    if (!loads) printf("%s: other bits by the spec that is shown\n", name);
+    if (!greedy) printf("%s: other greedy tokens\n", name);
+    free(all.at);
+    free(cut.at);
+    free(shown.at);
+    json_free(x.file);
+    return !near + !same + !loads + !greedy;
+}
+
+static void test_families(void **unused)
+{
+    (void)unused;
+    assert_true(check_models(vectors, faults) >= FAMILIES_MIN);
+}
+
+/* Families whose GGUF form differs from config.json: keys for each layer, tensors of factors, names that depend on the
+ * layer, kernels of convolutions. */
+static const char *const worded[] = {"mistral",   "mixtral",        "llama-llama3", "llama-yarn", "phi3-long",
+                                     "openelm",   "exaone4",        "falcon-7b",    "falcon-40b", "glm4-moe",
+                                     "deepseek3", "deepseek2-lite", "exaone4-full", "stablelm",   "granitemoe-shared",
+                                     "lfm2",      "lfm2-moe"};
+
+static bool check_gguf(const char *name)
+{
+    char folder[400];
+    err e = {0};
+    expected x = {0};
+    model *m;
+    exporter *out;
+    size_t n;
+    const char *path = temp_path("family.gguf");
+    snprintf(folder, sizeof folder, "%s/%s", vectors, name);
+    expected_read(&x, folder);
+    assert_ok(model_open(&m, &(model_options){.model_path = folder}, &e), &e);
+    assert_ok(export_open(&out, m, EXPORT_GGUF, DTYPE_NONE, &e), &e);
+    const write_tensor *t = export_tensors(out, &n);
+    assert_ok(write_gguf(path, export_pairs(out), t, n, 1, &e), &e);
+    export_close(out);
+    model_close(m);
+    table all = logits_of(open_model((engine_options){.model = path, .threads = 1}), &x);
+    double off = farthest(&all, x.rows, x.logits);
+    bool near = off <= x.tolerance;
+    if (!near) printf("%s as GGUF: logits are off by %.2g, %.2g is allowed\n", name, off, x.tolerance);
+    free(all.at);
+    json_free(x.file);
+    unlink(path);
+    return near;
+}
+
+static void families_go_to_gguf(void **unused)
+{
+    (void)unused;
+    int wrong = 0;
+    for (size_t i = 0; i < sizeof worded / sizeof *worded; i++) wrong += !check_gguf(worded[i]);
+    assert_int_equal(wrong, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_families), cmocka_unit_test(families_go_to_gguf)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
