@@ -58,7 +58,7 @@ static int spec_lists(span text, const char *file, const char *source, const cha
 }
 
 /* As spec_lists, over all built-in specs; out gets the name. */
-static int find(const char *source, const char *name, const json *keyed, char *out, size_t cap, err *e)
+static int find_arch(const char *source, const char *name, const json *keyed, char *out, size_t cap, err *e)
 {
     for (const embedded_file *f = embedded_files; f->name; f++) {
         size_t n = strlen(f->name);
@@ -87,10 +87,10 @@ static int is_based_on(const char *name, const char *base, err *e)
 }
 
 /* The spec that model_type names, where it is based on that of the class: some classes serve several types. */
-static int narrow(const char *type, char *out, size_t cap, err *e)
+static int narrow_type(const char *type, char *out, size_t cap, err *e)
 {
     char kind[64];
-    int found = find("", type, NULL, kind, sizeof kind, e);
+    int found = find_arch("", type, NULL, kind, sizeof kind, e);
     if (found > 0 && strcmp(kind, out) != 0 && (found = is_based_on(kind, out, e)) > 0) snprintf(out, cap, "%s", kind);
     return found < 0 ? found : 1;
 }
@@ -103,15 +103,15 @@ int arch_find(const ckpt *c, const json *config, char *out, size_t cap, err *e)
     if (ckpt_describes_itself(c)) {
         char source[32];
         snprintf(source, sizeof source, "%s:", ckpt_source(c));
-        found = find(source, name, ckpt_config(c), out, cap, e);
-        if (!found) found = find(source, name, NULL, out, cap, e);
+        found = find_arch(source, name, ckpt_config(c), out, cap, e);
+        if (!found) found = find_arch(source, name, NULL, out, cap, e);
     } else {
         for (const json *a = json_first(json_get(j, "architectures")); a && !found; a = json_next(a))
-            found = find("", json_str(a, ""), NULL, out, cap, e);
+            found = find_arch("", json_str(a, ""), NULL, out, cap, e);
         const char *type = json_str(json_get(j, "model_type"), "");
-        found = found > 0 ? narrow(type, out, cap, e) : found ? found : find("", type, NULL, out, cap, e);
+        found = found > 0 ? narrow_type(type, out, cap, e) : found ? found : find_arch("", type, NULL, out, cap, e);
         for (const json *m = json_first(j); m && !found; m = json_next(m)) /* a key that only one family has */
-            found = find("has:", json_key(m), NULL, out, cap, e);
+            found = find_arch("has:", json_key(m), NULL, out, cap, e);
     }
     if (found) return found > 0 ? OK : found;
     if (!j && !ckpt_describes_itself(c))

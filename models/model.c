@@ -272,7 +272,7 @@ static int identify(opened *o, err *e)
     return rc;
 }
 
-static int fill(opened *o, const model_options *opt, err *e)
+static int fill_model(opened *o, const model_options *opt, err *e)
 {
     model *m = &o->m;
     runtime_options run;
@@ -316,7 +316,7 @@ int model_open(model **out, const model_options *opt, err *e)
         return short_of_memory(e);
     }
     int rc = find_spec(o, opt, e);
-    if (!rc) rc = fill(o, opt, e);
+    if (!rc) rc = fill_model(o, opt, e);
     if (rc) {
         model_close(&o->m);
         return rc;

@@ -67,7 +67,7 @@ int pooling_read(pooling *out, ckpt *c, err *e)
 
 /* Gives a name of [config] a word, unless the user's spec file has the name and this source is weaker. A spec without a
  * folder is built in, not the user's. */
-static int put(spec *s, const char *key, const char *text, bool strong, err *e)
+static int put_key(spec *s, const char *key, const char *text, bool strong, err *e)
 {
     const spec_row *r = spec_find(s, "config", key);
     bool users = r && r->depth == 0 && *s->dir;
@@ -81,11 +81,11 @@ int pooling_apply(spec *s, const pooling *p, const char *how, const char *normal
     bool said = how || normalize || p->how || spec_find(s, "config", "pooling") || spec_find(s, "network", "pooled");
     int rc = OK;
     if (!encoder && !said) return OK;
-    if (how || p->how) rc = put(s, "pooling", how ? how : p->how, how != NULL, e);
-    else if (!spec_find(s, "config", "pooling")) rc = put(s, "pooling", encoder ? "mean" : "last", false, e);
-    if (!rc && normalize) rc = put(s, "normalize", strcmp(normalize, "on") == 0 ? "true" : "false", true, e);
-    else if (!rc && p->found) rc = put(s, "normalize", p->normalize ? "true" : "false", false, e);
-    else if (!rc && !spec_find(s, "config", "normalize")) rc = put(s, "normalize", "true", false, e);
+    if (how || p->how) rc = put_key(s, "pooling", how ? how : p->how, how != NULL, e);
+    else if (!spec_find(s, "config", "pooling")) rc = put_key(s, "pooling", encoder ? "mean" : "last", false, e);
+    if (!rc && normalize) rc = put_key(s, "normalize", strcmp(normalize, "on") == 0 ? "true" : "false", true, e);
+    else if (!rc && p->found) rc = put_key(s, "normalize", p->normalize ? "true" : "false", false, e);
+    else if (!rc && !spec_find(s, "config", "normalize")) rc = put_key(s, "normalize", "true", false, e);
     if (rc || spec_find(s, "network", "pooled")) return rc;
     return spec_put(s, "network", "pooled", "normalize ? l2(pool(x)) : pool(x)", e);
 }

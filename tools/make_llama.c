@@ -41,7 +41,7 @@ typedef struct entry {
 static entry entries[ENTRIES_MAX];
 static int n_entry;
 
-static void add(const char *name, int layer, long rows, long cols)
+static void add_entry(const char *name, int layer, long rows, long cols)
 {
     entry *t = &entries[n_entry++];
     if (layer < 0) snprintf(t->name, sizeof t->name, "%s.weight", name);
@@ -55,11 +55,11 @@ static void add_expert(int layer, long expert, long dim, long ffn)
     for (int w = 1; w <= 3; w++) { /* gate, down, up */
         char name[64];
         snprintf(name, sizeof name, "block_sparse_moe.experts.%ld.w%d", expert, w);
-        add(name, layer, w == 2 ? dim : ffn, w == 2 ? ffn : dim);
+        add_entry(name, layer, w == 2 ? dim : ffn, w == 2 ? ffn : dim);
     }
 }
 
-static long count(const entry *t) { return t->rows * (t->cols ? t->cols : 1); }
+static long count_values(const entry *t) { return t->rows * (t->cols ? t->cols : 1); }
 
 static uint64_t state = 88172645463325252u;
 static uint64_t next(void)
@@ -78,7 +78,7 @@ static void write_header(FILE *f, const type *ty)
     fprintf(h, "{");
     for (int i = 0; i < n_entry; i++) {
         const entry *t = &entries[i];
-        unsigned long end = at + ty->bytes * (unsigned long)count(t);
+        unsigned long end = at + ty->bytes * (unsigned long)count_values(t);
         fprintf(h, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%ld", i ? "," : "", t->name, ty->in_file, t->rows);
         if (t->cols) fprintf(h, ",%ld", t->cols);
         fprintf(h, "],\"data_offsets\":[%lu,%lu]}", at, end);
@@ -112,7 +112,7 @@ static void write_values(FILE *f, const type *ty)
     uint32_t one = bits_of(1, ty);
     for (int i = 0; i < n_entry; i++) {
         bool norm = entries[i].cols == 0;
-        for (long left = count(&entries[i]), n; left > 0; left -= n) {
+        for (long left = count_values(&entries[i]), n; left > 0; left -= n) {
             n = left < BLOCK ? left : BLOCK;
             for (long k = 0; k < n; k += 4) {
                 uint64_t r = next();
@@ -124,7 +124,7 @@ static void write_values(FILE *f, const type *ty)
     }
 }
 
-static FILE *create(const char *dir, const char *name)
+static FILE *create_file(const char *dir, const char *name)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", dir, name);
@@ -173,27 +173,27 @@ int main(int argc, char **argv)
         fprintf(stderr, "make_llama: these sizes do not fit together\n");
         return 2;
     }
-    add("model.embed_tokens", -1, vocab, dim);
+    add_entry("model.embed_tokens", -1, vocab, dim);
     for (int i = 0; i < layers; i++) {
-        add("input_layernorm", i, dim, 0);
-        add("self_attn.q_proj", i, heads * head_dim, dim);
-        add("self_attn.k_proj", i, kv * head_dim, dim);
-        add("self_attn.v_proj", i, kv * head_dim, dim);
-        add("self_attn.o_proj", i, dim, heads * head_dim);
-        add("post_attention_layernorm", i, dim, 0);
+        add_entry("input_layernorm", i, dim, 0);
+        add_entry("self_attn.q_proj", i, heads * head_dim, dim);
+        add_entry("self_attn.k_proj", i, kv * head_dim, dim);
+        add_entry("self_attn.v_proj", i, kv * head_dim, dim);
+        add_entry("self_attn.o_proj", i, dim, heads * head_dim);
+        add_entry("post_attention_layernorm", i, dim, 0);
         if (experts) {
-            add("block_sparse_moe.gate", i, experts, dim);
+            add_entry("block_sparse_moe.gate", i, experts, dim);
             for (long k = 0; k < experts; k++) add_expert(i, k, dim, ffn);
             continue;
         }
-        add("mlp.gate_proj", i, ffn, dim);
-        add("mlp.up_proj", i, ffn, dim);
-        add("mlp.down_proj", i, dim, ffn);
+        add_entry("mlp.gate_proj", i, ffn, dim);
+        add_entry("mlp.up_proj", i, ffn, dim);
+        add_entry("mlp.down_proj", i, dim, ffn);
     }
-    add("model.norm", -1, dim, 0);
-    add("lm_head", -1, vocab, dim);
+    add_entry("model.norm", -1, dim, 0);
+    add_entry("lm_head", -1, vocab, dim);
     mkdir(argv[1], 0777);
-    FILE *config = create(argv[1], "config.json"), *weights = create(argv[1], "model.safetensors");
+    FILE *config = create_file(argv[1], "config.json"), *weights = create_file(argv[1], "model.safetensors");
     if (!config || !weights) return 1;
     fprintf(config,
             "{\"architectures\": [\"%sForCausalLM\"], \"model_type\": \"%s\", \"num_local_experts\": %ld, "

@@ -211,7 +211,7 @@ int bind_has(binder *b, const char *slot, int layer, bool *has, err *e)
 
 static uint32_t index_of(const binder *b, const ckpt_entry *t) { return (uint32_t)(t - ckpt_at(b->c, 0)); }
 
-static const char *describe(const bind_want *w, char *out, size_t cap)
+static const char *describe_want(const bind_want *w, char *out, size_t cap)
 {
     bind_key(out, cap, w->slot, w->layer, NULL);
     size_t n = strlen(out);
@@ -224,7 +224,7 @@ static int misshapen(binder *b, const bind_want *w, const found *f, const char *
     char have[128], slot[128];
     return err_set(e, ERR_SPEC, "%s: tensor '%.200s' is %s, expected %s for %s (%s; %s)",
                    ckpt_file(b->c, f->entry->file), f->entry->name, shape_text(&f->entry->dims, have, sizeof have),
-                   expected, describe(w, slot, sizeof slot), f->row->where, w->for_whom);
+                   expected, describe_want(w, slot, sizeof slot), f->row->where, w->for_whom);
 }
 
 /* How many matrices of a stack lie in one entry. */
@@ -449,7 +449,7 @@ static bool weight_key(const weight *made, buf *key)
     return ok;
 }
 
-static int remember(binder *b, span key, ref t, err *e)
+static int remember_tensor(binder *b, span key, ref t, err *e)
 {
     uint8_t *own = arena_alloc(&b->mem, key.n ? key.n : 1);
     if (!own) return short_of_memory(e);
@@ -524,16 +524,16 @@ static int make_weight(binder *b, const bind_want *w, const found *f, const char
     uint32_t same = rc ? MAP_NONE : map_get(&b->made, buf_span(&key));
     *out = same == MAP_NONE ? 0 : same;
     if (!rc && !*out) rc = add_weight(b, w, f, &made, out, e);
-    if (!rc && same == MAP_NONE) rc = remember(b, buf_span(&key), *out, e);
+    if (!rc && same == MAP_NONE) rc = remember_tensor(b, buf_span(&key), *out, e);
     buf_free(&key);
-    if (!rc) rc = remember(b, span_str(name), *out, e);
+    if (!rc) rc = remember_tensor(b, span_str(name), *out, e);
     return rc ? rc : program_bound(b->prog, &(bound){.name = name, .weight = *out}, e);
 }
 
 static int missing(binder *b, const bind_want *w, const found *f, err *e)
 {
     char slot[128];
-    describe(w, slot, sizeof slot);
+    describe_want(w, slot, sizeof slot);
     if (!f->row)
         return err_set(e, ERR_SPEC, "%s: [tensors] has no line for '%s', which %s needs", b->s->file, slot,
                        w->for_whom);

@@ -69,7 +69,7 @@ static ref run_optional(builder *b, const char *key, const char *otherwise, ref 
     return formula_build(b, r ? r->text : otherwise, where, x, result);
 }
 
-static ref run(builder *b, const char *key, const char *otherwise, ref x, const char *result)
+static ref run_formula(builder *b, const char *key, const char *otherwise, ref x, const char *result)
 {
     if (!otherwise && !formula_of(b, key))
         return err_set(b->e, ERR_SPEC, "%s: [network] has no %s", b->s->file, key), 0;
@@ -83,13 +83,13 @@ static int build_encoder(builder *b, int layers)
 {
     program *p = b->prog;
     b->encoding = true;
-    ref x = run(b, "enc.embed", "token", 0, "embed");
+    ref x = run_formula(b, "enc.embed", "token", 0, "embed");
     for (int i = 0; i < layers && x; i++) {
         b->layer = ENCODER + i;
-        x = run(b, "enc.block", NULL, x, "x");
+        x = run_formula(b, "enc.block", NULL, x, "x");
     }
     b->layer = OUTSIDE;
-    if (x) x = run(b, "enc.final", "x", x, "final");
+    if (x) x = run_formula(b, "enc.final", "x", x, "final");
     if (!x) return b->e->code;
     b->encoding = false;
     b->memory = p->entries[ENTRY_ENC].out = x;
@@ -112,17 +112,17 @@ static int build_layers(builder *b, int layers)
     program *p = b->prog;
     p->hidden = arena_array(&p->mem, (size_t)layers + 1, sizeof *p->hidden);
     if (!p->hidden) return err_set(b->e, ERR_MEMORY, "out of memory while building the program");
-    ref x = run(b, "embed", "token", 0, "embed");
+    ref x = run_formula(b, "embed", "token", 0, "embed");
     if (!x || same_width(b, "embed", x)) return b->e->code;
     p->hidden[0] = x;
     for (b->layer = 0; b->layer < layers; b->layer++) {
-        x = run(b, "block", NULL, x, "x");
+        x = run_formula(b, "block", NULL, x, "x");
         if (!x || same_width(b, "block", x)) return b->e->code;
         p->hidden[b->layer + 1] = x;
     }
     b->layer = OUTSIDE;
     if (all_rows(b)) {
-        x = run(b, "final", "x", x, "final");
+        x = run_formula(b, "final", "x", x, "final");
         if (!x) return b->e->code;
         p->hidden[layers] = x;
     }
@@ -149,10 +149,10 @@ static int build_head(builder *b)
     if (b->bidirectional && !formula_of(b, "logits")) return p->vocab = table_rows(p), OK;
     op take = {.kind = OP_TAKE_OUT, .in = {x}};
     out = builder_op(b, take, "out", NULL, x, builder_width(b, x));
-    if (out && !ready) p->hidden[p->n_layer] = out = run(b, "final", "x", out, "final");
+    if (out && !ready) p->hidden[p->n_layer] = out = run_formula(b, "final", "x", out, "final");
     if (out)
         out = b->bidirectional ? run_optional(b, "logits", "0", out, "logits")
-                               : run(b, "logits", "head(x)", out, "logits");
+                               : run_formula(b, "logits", "head(x)", out, "logits");
     if (!out && b->e->code) return b->e->code;
     if (out) {
         p->entries[ENTRY_HEAD].op0 = op0;
@@ -192,7 +192,7 @@ static int read_type(builder *b, bool *has_encoder, err *e)
                    r->text);
 }
 
-static int build(builder *b, err *e)
+static int build_ops(builder *b, err *e)
 {
     int64_t dim = 0, enc_layers = 0;
     bool has_encoder;
@@ -223,7 +223,7 @@ int build_program(program **out, spec *s, config_eval *values, const ckpt *c, co
     builder b = {.s = s, .values = values, .layer = OUTSIDE, .ctx = o->ctx, .act_f32 = o->act_f32, .e = &own};
     b.prog = program_new(&own);
     int rc = b.prog ? bind_open(&b.bind, b.prog, s, values, c, o->policy, &own) : own.code;
-    if (!rc) rc = build(&b, &own);
+    if (!rc) rc = build_ops(&b, &own);
     bind_close(b.bind);
     if (rc) {
         program_free(b.prog);

@@ -30,9 +30,9 @@ typedef struct walk {
     int part;           /* activations made so far: their number keeps names unique in a layer */
 } walk;
 
-static bool visit(walk *w, const expr *x, term *out);
+static bool visit_expr(walk *w, const expr *x, term *out);
 
-static bool refuse(walk *w, const char *what, const char *detail)
+static bool refuse_formula(walk *w, const char *what, const char *detail)
 {
     err_set(w->b->e, ERR_SPEC, "%s: %s%s", w->where, what, detail);
     return false;
@@ -168,13 +168,14 @@ static bool has_tensor(const walk *w, const expr *x)
     return false;
 }
 
-static bool number(walk *w, const expr *x, double *out)
+static bool eval_number(walk *w, const expr *x, double *out)
 {
     value v;
     const char *unknown = config_unknown_name(w->b->values, x);
-    if (unknown) return refuse(w, "neither a variable, nor a slot, nor a name of [config]: ", unknown);
+    if (unknown) return refuse_formula(w, "neither a variable, nor a slot, nor a name of [config]: ", unknown);
     if (config_value(w->b->values, x, w->b->layer, NULL, w->where, &v, w->b->e)) return false;
-    if (v.kind != VALUE_NUMBER && v.kind != VALUE_BOOL) return refuse(w, "a number in the formula has no value", "");
+    if (v.kind != VALUE_NUMBER && v.kind != VALUE_BOOL)
+        return refuse_formula(w, "a number in the formula has no value", "");
     *out = v.number;
     return true;
 }
@@ -198,26 +199,26 @@ static bool visit_call(walk *w, const expr *x, term *out)
     ref in[ARGS_MAX];
     bool softcap = strcmp(x->text, "softcap") == 0, l2 = strcmp(x->text, "l2") == 0;
     act_kind fn = builder_act_kind(x->text);
-    if (x->n_arg > ARGS_MAX) return refuse(w, "too many arguments for ", x->text);
+    if (x->n_arg > ARGS_MAX) return refuse_formula(w, "too many arguments for ", x->text);
     if (softcap && !is_slot(w->b, x->text)) {
         term a;
         double cap;
-        if (x->n_arg != 2) return refuse(w, "softcap takes an activation and a number", "");
-        if (!visit(w, x->arg[0], &a) || !number(w, x->arg[1], &cap)) return false;
-        if (!a.t) return refuse(w, "softcap takes an activation and a number", "");
+        if (x->n_arg != 2) return refuse_formula(w, "softcap takes an activation and a number", "");
+        if (!visit_expr(w, x->arg[0], &a) || !eval_number(w, x->arg[1], &cap)) return false;
+        if (!a.t) return refuse_formula(w, "softcap takes an activation and a number", "");
         return done(out, builder_softcap(w->b, w->target, part_name(w, part, sizeof part), a.t, cap));
     }
     for (size_t i = 0; i < x->n_arg; i++) {
         term a;
-        if (!visit(w, x->arg[i], &a)) return false;
-        if (!a.t) return refuse(w, "a number is no activation: argument of ", x->text);
+        if (!visit_expr(w, x->arg[i], &a)) return false;
+        if (!a.t) return refuse_formula(w, "a number is no activation: argument of ", x->text);
         in[i] = a.t;
     }
     if (l2 && x->n_arg == 1 && !is_slot(w->b, x->text))
         return done(out, builder_l2(w->b, w->target, part_name(w, part, sizeof part), in[0]));
     if (fn != ACT_NONE && x->n_arg == 1 && !is_slot(w->b, x->text))
         return done(out, builder_act_fn(w->b, w->target, part_name(w, part, sizeof part), in[0], fn));
-    if (!is_slot(w->b, x->text)) return refuse(w, "there is no slot, activation or function ", x->text);
+    if (!is_slot(w->b, x->text)) return refuse_formula(w, "there is no slot, activation or function ", x->text);
     return done(out, call_module(w->b, x->text, in, (int)x->n_arg, w->where));
 }
 
@@ -226,7 +227,7 @@ static bool visit_binary(walk *w, const expr *x, term *out)
     char part[16];
     term a, c;
     builder *b = w->b;
-    if (!visit(w, x->arg[0], &a) || !visit(w, x->arg[1], &c)) return false;
+    if (!visit_expr(w, x->arg[0], &a) || !visit_expr(w, x->arg[1], &c)) return false;
     if (x->op == '+' && a.t && c.t)
         return done(out, builder_add(b, w->target, part_name(w, part, sizeof part), a.t, c.t));
     if (x->op == '*' && a.t && c.t)
@@ -235,10 +236,11 @@ static bool visit_binary(walk *w, const expr *x, term *out)
         return done(out, builder_scale(b, w->target, part_name(w, part, sizeof part), a.t ? a.t : c.t,
                                        a.t ? c.number : a.number));
     if (x->op == '/' && a.t && !c.t) {
-        if (c.number == 0) return refuse(w, "divided by zero", "");
+        if (c.number == 0) return refuse_formula(w, "divided by zero", "");
         return done(out, builder_scale(b, w->target, part_name(w, part, sizeof part), a.t, 1 / c.number));
     }
-    return refuse(w, "activations are added, multiplied with each other, and multiplied or divided by numbers", "");
+    return refuse_formula(w, "activations are added, multiplied with each other, and multiplied or divided by numbers",
+                          "");
 }
 
 /* Marks the slots of a branch that is not built, so that their lines are not reported as unused. */
@@ -268,10 +270,10 @@ static bool asks_file(const expr *x)
     return false;
 }
 
-static bool visit(walk *w, const expr *x, term *out)
+static bool visit_expr(walk *w, const expr *x, term *out)
 {
     *out = (term){0};
-    if (!has_tensor(w, x)) return number(w, x, &out->number);
+    if (!has_tensor(w, x)) return eval_number(w, x, &out->number);
     switch (x->kind) {
     case EXPR_NAME: {
         ref t = var_of(w, x->text);
@@ -282,20 +284,21 @@ static bool visit(walk *w, const expr *x, term *out)
     case EXPR_CHOOSE: {
         double yes;
         if (asks_file(x->arg[0]))
-            return refuse(w, "has(), given() and rows() belong in [config]: use a name that is defined there", "");
-        if (has_tensor(w, x->arg[0])) return refuse(w, "the condition of '?' must be a number", "");
-        if (!number(w, x->arg[0], &yes)) return false;
-        return claim_branch(w, x->arg[yes != 0 ? 2 : 1]) && visit(w, x->arg[yes != 0 ? 1 : 2], out);
+            return refuse_formula(w, "has(), given() and rows() belong in [config]: use a name that is defined there",
+                                  "");
+        if (has_tensor(w, x->arg[0])) return refuse_formula(w, "the condition of '?' must be a number", "");
+        if (!eval_number(w, x->arg[0], &yes)) return false;
+        return claim_branch(w, x->arg[yes != 0 ? 2 : 1]) && visit_expr(w, x->arg[yes != 0 ? 1 : 2], out);
     }
-    default: return refuse(w, "this does not work with activations", "");
+    default: return refuse_formula(w, "this does not work with activations", "");
     }
 }
 
-static bool assign(walk *w, const char *name, ref t)
+static bool assign_name(walk *w, const char *name, ref t)
 {
     for (int i = 0; i < w->n_var; i++)
         if (strcmp(w->var[i].name, name) == 0) return w->var[i].t = t, true;
-    if (w->n_var == VARS_MAX) return refuse(w, "too many variables: ", name);
+    if (w->n_var == VARS_MAX) return refuse_formula(w, "too many variables: ", name);
     w->var[w->n_var].name = name;
     w->var[w->n_var++].t = t;
     return true;
@@ -309,7 +312,7 @@ ref formula_build(builder *b, const char *text, const char *where, ref x, const 
     const expr *single;
     statement alone = {result, NULL};
     bool ok = true;
-    if (x) assign(&w, "x", x);
+    if (x) assign_name(&w, "x", x);
     /* `final = norm.f(x)`: a lone expression is the value itself; a block is statements. */
     if (strcmp(result, "x") == 0) {
         ok = formula_parse(&f, &mem, text, where, b->e) == OK;
@@ -321,13 +324,13 @@ ref formula_build(builder *b, const char *text, const char *where, ref x, const 
     for (size_t i = 0; ok && i < f.n; i++) {
         term t;
         w.target = f.at[i].name;
-        ok = visit(&w, f.at[i].value, &t);
+        ok = visit_expr(&w, f.at[i].value, &t);
         if (!ok || (alone.value && !t.t && t.number == 0)) break;
-        ok = (t.t || refuse(&w, "the value is a number, not an activation: ", w.target)) &&
-             assign(&w, f.at[i].name, t.t);
+        ok = (t.t || refuse_formula(&w, "the value is a number, not an activation: ", w.target)) &&
+             assign_name(&w, f.at[i].name, t.t);
     }
     ref out = ok ? var_of(&w, result) : 0;
-    if (ok && !out && !alone.value) refuse(&w, "nothing is assigned to ", result);
+    if (ok && !out && !alone.value) refuse_formula(&w, "nothing is assigned to ", result);
     arena_free(&mem);
     return out;
 }

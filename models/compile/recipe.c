@@ -31,7 +31,7 @@ static int value_in(reader *r, span text, value *out)
 }
 
 /* The number that an expression gives. */
-static int number(reader *r, span text, double *out)
+static int read_number(reader *r, span text, double *out)
 {
     value v;
     int rc = value_in(r, text, &v);
@@ -43,10 +43,10 @@ static int number(reader *r, span text, double *out)
     return OK;
 }
 
-static int count(reader *r, span text, int64_t *out)
+static int read_count(reader *r, span text, int64_t *out)
 {
     double v;
-    int rc = number(r, text, &v);
+    int rc = read_number(r, text, &v);
     if (rc) return rc;
     if (!(v >= 0 && v <= INT32_MAX) || v != floor(v))
         return err_set(r->e, ERR_SPEC, "%s: '%.*s' is %g: expected a whole number", r->where, (int)text.n,
@@ -62,7 +62,7 @@ static int put_part(reader *r, span text, buf *to)
     int64_t n;
     int rc = value_in(r, text, &v);
     if (!rc && v.kind == VALUE_TEXT) return buf_printf(to, "%s", v.text), OK;
-    if (!rc) rc = count(r, text, &n);
+    if (!rc) rc = read_count(r, text, &n);
     if (!rc) buf_printf(to, "%lld", (long long)n);
     return rc;
 }
@@ -88,8 +88,8 @@ static int read_run(reader *r, const char *what, span args, int64_t *first, int6
     span a, b;
     int64_t to;
     if (!cut_at(args, "..", &a, &b)) return err_set(r->e, ERR_SPEC, "%s: expected '%s A .. B'", r->where, what);
-    int rc = count(r, a, first);
-    if (!rc) rc = count(r, b, &to);
+    int rc = read_count(r, a, first);
+    if (!rc) rc = read_count(r, b, &to);
     if (rc) return rc;
     if (to <= *first)
         return err_set(r->e, ERR_SPEC, "%s: %s %lld .. %lld are none", r->where, what, (long long)*first,
@@ -103,9 +103,9 @@ static int read_every(reader *r, span args, recipe *out)
     span stride, rest, length, start;
     if (!cut_at(args, " take ", &stride, &rest) || !cut_at(rest, " at ", &length, &start))
         return err_set(r->e, ERR_SPEC, "%s: expected 'every S take L at O'", r->where);
-    int rc = count(r, stride, &out->stride);
-    if (!rc) rc = count(r, length, &out->block);
-    if (!rc) rc = count(r, start, &out->row0);
+    int rc = read_count(r, stride, &out->stride);
+    if (!rc) rc = read_count(r, length, &out->block);
+    if (!rc) rc = read_count(r, start, &out->row0);
     if (rc) return rc;
     if (out->block < 1 || out->row0 + out->block > out->stride)
         return err_set(r->e, ERR_SPEC, "%s: %lld rows at %lld do not fit in every %lld", r->where,
@@ -128,8 +128,8 @@ static int read_step(reader *r, span step, recipe *out)
                                 : read_every(r, after_word(step, 6), out);
     }
     if (span_starts(step, "columns ")) return read_run(r, "columns", after_word(step, 8), &out->col0, &out->cols);
-    if (step.n && step.p[0] == '+') return number(r, after_word(step, 1), &out->add);
-    if (step.n && step.p[0] == '*') return number(r, after_word(step, 1), &out->mul);
+    if (step.n && step.p[0] == '+') return read_number(r, after_word(step, 1), &out->add);
+    if (step.n && step.p[0] == '*') return read_number(r, after_word(step, 1), &out->mul);
     return err_set(r->e, ERR_SPEC,
                    "%s: unknown recipe '%.*s': known are transpose, conv1d, rope_pairs, unit, flat, bare, rows A .. B, "
                    "columns A .. B, "
@@ -142,8 +142,8 @@ static int read_step(reader *r, span step, recipe *out)
 static int start_stack(reader *r, span from, span to, buf *head, recipe *out)
 {
     if (out->tail) return err_set(r->e, ERR_SPEC, "%s: a name has two ranges", r->where);
-    int rc = count(r, from, &out->from);
-    if (!rc) rc = count(r, to, &out->to);
+    int rc = read_count(r, from, &out->from);
+    if (!rc) rc = read_count(r, to, &out->to);
     if (rc) return rc;
     if (out->to <= out->from || out->to - out->from > STACK_MAX)
         return err_set(r->e, ERR_SPEC, "%s: a stack of tensors %lld .. %lld", r->where, (long long)out->from,

@@ -104,7 +104,7 @@ typedef struct reading {
 } reading;
 
 /* Whether a name reads the path, or something below it: itself, or through names of [config] that stand for objects. */
-static bool reads(void *ctx, span name)
+static bool reads_name(void *ctx, span name)
 {
     const reading *r = ctx;
     bool starts = name.n > r->path.n && memcmp(name.p, r->path.p, r->path.n) == 0 && name.p[r->path.n] == '.';
@@ -116,7 +116,7 @@ static bool reads(void *ctx, span name)
     for (size_t i = 0; i < r->s->n; i++) {
         const spec_row *row = &r->s->rows[i];
         bool means = strlen(row->key) == head && memcmp(row->key, name.p, head) == 0;
-        if (means && each_in_row(row->section, row->key, row->text, reads, &object)) return true;
+        if (means && each_in_row(row->section, row->key, row->text, reads_name, &object)) return true;
     }
     return false;
 }
@@ -124,7 +124,7 @@ static bool reads(void *ctx, span name)
 static bool is_read(const spec *s, const char *path)
 {
     reading r = {s, span_str(path), ALIASES_DEEP};
-    return each_in_spec(s, reads, &r);
+    return each_in_spec(s, reads_name, &r);
 }
 
 /* ---- keys that are not */
@@ -138,7 +138,7 @@ typedef struct search {
     size_t unread, read; /* keys so far; of what is not read, those that count */
 } search;
 
-static void look(search *x, const json *object, const char *path, int depth)
+static void search_object(search *x, const json *object, const char *path, int depth)
 {
     for (const json *m = json_first(object); m; m = json_next(m)) {
         bool family = !depth && (!strcmp(json_key(m), "architectures") || !strcmp(json_key(m), "model_type"));
@@ -147,7 +147,7 @@ static void look(search *x, const json *object, const char *path, int depth)
         snprintf(full, sizeof full, "%s%s%s", path, *path ? "." : "", json_key(m));
         bool read = is_read(x->s, full), deep = json_type(m) == JSON_OBJECT && depth < KEYS_DEEP;
         x->read += read;
-        if (deep && (read || depth)) look(x, m, full, depth + 1);
+        if (deep && (read || depth)) search_object(x, m, full, depth + 1);
         else if (!read && (!x->counts || x->counts(m, json_key(m))))
             buf_printf(x->out, "%s%s", x->unread++ ? ", " : "", full);
     }
@@ -156,7 +156,7 @@ static void look(search *x, const json *object, const char *path, int depth)
 bool spec_unread_keys(const spec *s, const json *config, buf *out)
 {
     search x = {.s = s, .out = out};
-    look(&x, config, "", 0);
+    search_object(&x, config, "", 0);
     return x.unread > 0;
 }
 
@@ -179,7 +179,7 @@ bool spec_lost_keys(const spec *s, const json *config, buf *out)
 {
     buf found = {0};
     search x = {.s = s, .counts = is_lost, .out = &found};
-    look(&x, config, "", 0);
+    search_object(&x, config, "", 0);
     if (x.unread && x.read) buf_add(out, found.p, found.n);
     buf_free(&found);
     return x.unread && x.read;
@@ -242,7 +242,7 @@ static bool has_key(const json *object, const char *key, int depth)
     return false;
 }
 
-static bool judge(void *ctx, span name)
+static bool judge_name(void *ctx, span name)
 {
     static const char *const words[] = {"i", "x", "null", "true", "false", "and", "or", "not"};
     naming *x = ctx;
@@ -278,13 +278,13 @@ void spec_unknown_names(const spec *s, const json *config, buf *out)
     for (size_t i = 0; i < s->n; i++) {
         const spec_row *r = &s->rows[i];
         x.where = r->where, x.key = r->key;
-        if (!r->depth && strcmp(r->section, "tensors") != 0) each_in_row(r->section, r->key, r->text, judge, &x);
+        if (!r->depth && strcmp(r->section, "tensors") != 0) each_in_row(r->section, r->key, r->text, judge_name, &x);
     }
     for (size_t i = 0; i < s->n_slot; i++)
         for (size_t k = 0; k < s->slots[i].n; k++) {
             const slot_option *o = &s->slots[i].options[k];
             x.where = o->where, x.key = o->key;
             if (strncmp(o->where, s->file, file) == 0 && o->where[file] == ':')
-                each_name(span_str(o->text), false, judge, &x);
+                each_name(span_str(o->text), false, judge_name, &x);
         }
 }

@@ -16,7 +16,7 @@
 static bool word_byte(char c) { return isalnum((unsigned char)c) || c == '_' || c == '.'; }
 
 /* Whether the word occurs in the text; a word may go on behind a dot when `head` is set ("norm" in "norm.a(x)"). */
-static bool mentions(const char *text, const char *word, bool head)
+static bool text_mentions(const char *text, const char *word, bool head)
 {
     size_t n = strlen(word);
     for (const char *p = text; (p = strstr(p, word)); p++) {
@@ -36,7 +36,7 @@ static bool called(const spec *s, const char *path, bool head)
         if (strcmp(path, by_default[i]) == 0) return true;
     for (size_t i = 0; i < s->n; i++)
         if (spec_is_formula(s->rows[i].key) && (!enc || strncmp(s->rows[i].key, "enc.", 4) == 0) &&
-            mentions(s->rows[i].text, path, head))
+            text_mentions(s->rows[i].text, path, head))
             return true;
     return false;
 }
@@ -50,7 +50,7 @@ bool spec_name_stays(const spec *s, const char *name, bool recipes)
         if (strcmp(name, own[i]) == 0) return true;
     for (size_t i = 0; i < s->n; i++)
         if ((spec_is_formula(s->rows[i].key) || (recipes && strcmp(s->rows[i].section, "tensors") == 0)) &&
-            mentions(s->rows[i].text, name, true))
+            text_mentions(s->rows[i].text, name, true))
             return true;
     for (size_t i = 0; i < module_count; i++)
         if (param_find(module_list[i]->params, module_list[i]->n_params, name)) return true;
@@ -61,10 +61,10 @@ static bool name_is_asked(const spec *s, const char *name)
 {
     if (spec_name_stays(s, name, true)) return true;
     for (size_t i = 0; i < s->n; i++)
-        if (strcmp(s->rows[i].key, name) != 0 && mentions(s->rows[i].text, name, true)) return true;
+        if (strcmp(s->rows[i].key, name) != 0 && text_mentions(s->rows[i].text, name, true)) return true;
     for (size_t i = 0; i < s->n_slot; i++)
         for (size_t k = 0; k < s->slots[i].n; k++)
-            if (mentions(s->slots[i].options[k].text, name, true)) return true;
+            if (text_mentions(s->slots[i].options[k].text, name, true)) return true;
     return false;
 }
 

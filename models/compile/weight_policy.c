@@ -73,7 +73,7 @@ void policy_free(weight_policy *p)
     *p = (weight_policy){0};
 }
 
-static bool fits(const weight_rule *r, const weight_names *w)
+static bool rule_fits(const weight_rule *r, const weight_names *w)
 {
     const char *dot = strchr(w->name, '.'), *brief = dot ? dot + 1 : w->name;
     const char *names[] = {w->name, brief, w->tensor, strcmp(brief, "token") == 0 ? "embed" : NULL,
@@ -88,7 +88,7 @@ dtype policy_type(weight_policy *p, const weight_names *w)
     const weight_rule *wins = NULL;
     for (size_t i = p->n; i-- > 0;) {
         weight_rule *r = &p->rules[i];
-        if (!fits(r, w)) continue;
+        if (!rule_fits(r, w)) continue;
         r->fitted = true;
         r->used |= !wins;
         if (!wins) wins = r;

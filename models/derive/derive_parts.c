@@ -30,7 +30,7 @@ const char *part_key(part_role role)
 
 /* ---- grouping */
 
-static bool strip(char *s, const char *end)
+static bool strip_suffix(char *s, const char *end)
 {
     size_t n = strlen(s), k = strlen(end);
     if (n <= k || strcmp(s + n - k, end) != 0) return false;
@@ -48,8 +48,8 @@ static bool pattern_of(const char *name, char out[STEM_MAX], int *layer, int *in
     for (const char *p = name; *p; p++)
         if (!isgraph((unsigned char)*p)) return false;
     snprintf(stem, sizeof stem, "%s", name);
-    *bias = strip(stem, ".bias");
-    if (!*bias) strip(stem, ".weight");
+    *bias = strip_suffix(stem, ".bias");
+    if (!*bias) strip_suffix(stem, ".weight");
     for (const char *p = stem; *p;) {
         size_t k = strcspn(p, "."), digits = strspn(p, "0123456789");
         bool number = k && digits == k && k < 7;
@@ -126,7 +126,7 @@ static void choose_layers(parts *p)
 /* ---- words */
 
 /* Whether one of the words, split by blanks, occurs in the name, small letters or not. */
-static bool mentions(const char *name, const char *words)
+static bool name_has_word(const char *name, const char *words)
 {
     for (const char *w = words; *w;) {
         size_t k = strcspn(w, " ");
@@ -189,8 +189,8 @@ static part_role matrix_in_layer(const char *rest)
     const char *dot = strrchr(rest, '.'), *last = dot ? dot + 1 : rest;
     char between[STEM_MAX];
     snprintf(between, sizeof between, "%.*s", dot ? (int)(dot - rest) : 0, rest);
-    bool attention = mentions(between, "attn attention mixer att"),
-         forward = mentions(between, "mlp ffn feed_forward feedforward ff");
+    bool attention = name_has_word(between, "attn attention mixer att"),
+         forward = name_has_word(between, "mlp ffn feed_forward feedforward ff");
     part_role a = by_words(last, attention_words, N_ATTENTION), f = by_words(last, forward_words, N_FORWARD);
     if (attention != forward) return attention ? a : f;
     return a && !f ? a : f && !a ? f : PART_NONE;
@@ -198,7 +198,7 @@ static part_role matrix_in_layer(const char *rest)
 
 static bool is_norm(const part *g)
 {
-    return mentions(g->name, "norm ln_ .ln ln1 ln2") && g->first && g->first->dims.rank <= 2;
+    return name_has_word(g->name, "norm ln_ .ln ln1 ln2") && g->first && g->first->dims.rank <= 2;
 }
 
 /* The role of a feed-forward's matrix when it belongs to an expert, or to a shared expert. */
@@ -212,17 +212,18 @@ static part_role of_experts(part_role r, bool shared)
 
 static part_role in_layer(const part *g, const char *rest)
 {
-    if (mentions(rest, "inv_freq masked_bias rotary_emb") || (!g->first && mentions(rest, "attn attention")))
+    if (name_has_word(rest, "inv_freq masked_bias rotary_emb") || (!g->first && name_has_word(rest, "attn attention")))
         return PART_BUFFER;
     if (!g->first) return PART_NONE;
     const char *dot = strrchr(rest, '.'), *last = dot ? dot + 1 : rest;
     bool expert = strstr(rest, "{j}") != NULL;
-    if (g->first->dims.rank == 2 && (expert || mentions(rest, "shared_expert")))
-        return mentions(rest, "expert") ? of_experts(by_words(last, forward_words, N_FORWARD), !expert) : PART_NONE;
+    if (g->first->dims.rank == 2 && (expert || name_has_word(rest, "shared_expert")))
+        return name_has_word(rest, "expert") ? of_experts(by_words(last, forward_words, N_FORWARD), !expert)
+                                             : PART_NONE;
     if (expert) return PART_NONE;
     if (is_norm(g)) {
-        if (mentions(rest, "q_norm q_layernorm query_norm q_ln norm_q")) return PART_Q_NORM;
-        if (mentions(rest, "k_norm k_layernorm key_norm k_ln norm_k")) return PART_K_NORM;
+        if (name_has_word(rest, "q_norm q_layernorm query_norm q_ln norm_q")) return PART_Q_NORM;
+        if (name_has_word(rest, "k_norm k_layernorm key_norm k_ln norm_k")) return PART_K_NORM;
         return PART_NORM_A; /* which one: place_norms */
     }
     return g->first->dims.rank == 2 ? matrix_in_layer(rest) : PART_NONE;
@@ -231,14 +232,14 @@ static part_role in_layer(const part *g, const char *rest)
 static part_role outside(const part *g)
 {
     const char *name = g->name;
-    if (mentions(name, "inv_freq")) return PART_BUFFER;
+    if (name_has_word(name, "inv_freq")) return PART_BUFFER;
     if (!g->first || strstr(name, "{i}")) return PART_NONE;
     if (g->first->dims.rank == 1)
-        return !is_norm(g) ? PART_NONE : mentions(name, "emb") ? PART_EMBED_NORM : PART_LAST_NORM;
+        return !is_norm(g) ? PART_NONE : name_has_word(name, "emb") ? PART_EMBED_NORM : PART_LAST_NORM;
     if (g->first->dims.rank != 2) return PART_NONE;
-    if (mentions(name, "pos wpe")) return PART_POSITION;
-    if (mentions(name, "lm_head embed_out head output unembed")) return PART_HEAD;
-    return mentions(name, "emb wte token word") ? PART_TOKEN : PART_NONE;
+    if (name_has_word(name, "pos wpe")) return PART_POSITION;
+    if (name_has_word(name, "lm_head embed_out head output unembed")) return PART_HEAD;
+    return name_has_word(name, "emb wte token word") ? PART_TOKEN : PART_NONE;
 }
 
 /* ---- norms */
@@ -258,7 +259,7 @@ static void place_norms(parts *p)
     for (size_t i = 0; i < p->n; i++) {
         if (p->at[i].role != PART_NORM_A) continue;
         p->at[i].role = PART_NONE;
-        after_ffn |= mentions(p->at[i].name, after_forward);
+        after_ffn |= name_has_word(p->at[i].name, after_forward);
         if (n < 4) norm[n] = &p->at[i];
         n++;
     }
@@ -272,9 +273,12 @@ static void place_norms(parts *p)
         const char *name = norm[i]->name;
         part_role r;
         if (p->place == PLACE_ONE) r = PART_NORM_A;
-        else if (mentions(name, after_forward)) r = p->place == PLACE_AROUND ? PART_NORM_D : PART_NORM_B;
-        else if (after_ffn && mentions(name, after_attention)) r = p->place == PLACE_AROUND ? PART_NORM_C : PART_NORM_A;
-        else r = mentions(name, before_attention) && !mentions(name, after_attention) ? PART_NORM_A : PART_NORM_B;
+        else if (name_has_word(name, after_forward)) r = p->place == PLACE_AROUND ? PART_NORM_D : PART_NORM_B;
+        else if (after_ffn && name_has_word(name, after_attention))
+            r = p->place == PLACE_AROUND ? PART_NORM_C : PART_NORM_A;
+        else
+            r = name_has_word(name, before_attention) && !name_has_word(name, after_attention) ? PART_NORM_A
+                                                                                               : PART_NORM_B;
         norm[i]->role = r;
     }
     if (n == 2 && norm[0]->role == norm[1]->role) norm[0]->role = PART_NORM_A, norm[1]->role = PART_NORM_B;
@@ -318,11 +322,11 @@ static void settle_router(parts *p)
     for (size_t i = 0; i < p->n && experts; i++) {
         part *g = &p->at[i];
         bool fits = g->first && g->first->dims.rank == 2 && g->first->dims.dim[0] == experts && strstr(g->name, "{i}");
-        if (fits && mentions(g->name, "gate router") && !g->inner) g->role = PART_ROUTER;
+        if (fits && name_has_word(g->name, "gate router") && !g->inner) g->role = PART_ROUTER;
     }
 }
 
-static void settle(parts *p)
+static void settle_parts(parts *p)
 {
     settle_router(p);
     settle_first(p, PART_GATE, PART_UP);
@@ -350,7 +354,7 @@ int parts_find(parts *p, const ckpt *c, err *e)
         bool layer = p->layers && strncmp(g->name, p->layers, n) == 0 && strncmp(g->name + n, "{i}.", 4) == 0;
         g->role = layer ? in_layer(g, g->name + n + 4) : outside(g);
     }
-    settle(p);
+    settle_parts(p);
     return OK;
 }
 

@@ -55,7 +55,7 @@ static bool key_says(const sketch *s, const char *keys, bool otherwise)
 static const char head_keys[] = "num_attention_heads n_head n_heads num_heads attention_heads";
 
 /* "name = key" where a key has the value of the shapes, else "name = value". */
-static void number(sketch *s, const char *name, const char *keys, int64_t value, const char *evidence)
+static void write_number(sketch *s, const char *name, const char *keys, int64_t value, const char *evidence)
 {
     double v;
     char one[64];
@@ -83,7 +83,7 @@ static int64_t rows(const sketch *s, part_role r)
                                          : g->first->dims.dim[s->transposed];
 }
 
-static int64_t columns(const sketch *s, part_role r)
+static int64_t columns_of(const sketch *s, part_role r)
 {
     const part *g = s->p.of[r];
     return !g || g->first->dims.rank != 2 ? 0 : g->first->dims.dim[!s->transposed];
@@ -102,7 +102,7 @@ static int measure_heads(sketch *s, err *e)
 {
     const parts *p = &s->p;
     double v;
-    int64_t q_rows = columns(s, PART_O);
+    int64_t q_rows = columns_of(s, PART_O);
     bool by_head = p->of[PART_Q_NORM] && p->of[PART_Q_NORM]->first->dims.rank == 1 &&
                    q_rows % rows(s, PART_Q_NORM) == 0;
     if (key_with(s, head_keys, &v) && v >= 1 && v <= (double)q_rows) s->heads = (int64_t)v;
@@ -119,7 +119,7 @@ static int measure_heads(sketch *s, err *e)
 }
 
 /* Widths and counts from shapes. */
-static int measure(sketch *s, err *e)
+static int measure_sketch(sketch *s, err *e)
 {
     const parts *p = &s->p;
     if (!p->layers || !p->of[PART_TOKEN])
@@ -134,8 +134,8 @@ static int measure(sketch *s, err *e)
     s->dim = p->of[PART_TOKEN]->first->dims.dim[1];
     s->transposed = up->dim[1] != s->dim && up->dim[0] == s->dim && down->dim[1] == s->dim;
     s->gated = p->of[PART_GATE_UP] || (p->of[PART_GATE] && p->of[PART_UP]) || (!dense && p->of[PART_EXPERT_GATE]);
-    s->ffn_dim = columns(s, downs);
-    if (experts) s->expert_dim = columns(s, PART_EXPERT_DOWN), s->shared_dim = columns(s, PART_SHARED_DOWN);
+    s->ffn_dim = columns_of(s, downs);
+    if (experts) s->expert_dim = columns_of(s, PART_EXPERT_DOWN), s->shared_dim = columns_of(s, PART_SHARED_DOWN);
     return measure_heads(s, e);
 }
 
@@ -150,13 +150,13 @@ static void write_expert_numbers(sketch *s)
         "num_experts_per_tok num_experts_per_token moe_top_k moe_topk num_selected_experts top_k";
     double v;
     if (!s->expert_dim) return;
-    number(s, "experts", "num_local_experts n_routed_experts num_experts moe_num_experts",
-           s->p.of[PART_EXPERT_DOWN]->inner, "the numbers of experts in names");
-    number(s, "expert_dim", "moe_intermediate_size expert_dim intermediate_size", s->expert_dim,
-           "the columns of an expert's down projection");
+    write_number(s, "experts", "num_local_experts n_routed_experts num_experts moe_num_experts",
+                 s->p.of[PART_EXPERT_DOWN]->inner, "the numbers of experts in names");
+    write_number(s, "expert_dim", "moe_intermediate_size expert_dim intermediate_size", s->expert_dim,
+                 "the columns of an expert's down projection");
     if (s->shared_dim)
-        number(s, "shared_dim", "shared_expert_intermediate_size moe_shared_expert_intermediate_size", s->shared_dim,
-               "the columns of the shared expert's down projection");
+        write_number(s, "shared_dim", "shared_expert_intermediate_size moe_shared_expert_intermediate_size",
+                     s->shared_dim, "the columns of the shared expert's down projection");
     const char *key = key_with(s, used, &v);
     if (key) buf_printf(s->out, "# inferred: the key %s\nused = %s\n", key, key);
     else buf_str(s->out, "# guessed: no key says how many experts a row goes to\nused = 2\n");
@@ -252,24 +252,25 @@ static void write_config(sketch *s, bool rope)
     char evidence[160];
     double v;
     buf_str(s->out, "\n[config]\n");
-    number(s, "dim", "hidden_size d_model n_embd n_embed dim model_dim hidden_dim", s->dim,
-           "the columns of the token table");
-    number(s, "layers", "num_hidden_layers n_layer n_layers num_layers", s->p.n_layer, "the numbers in names");
-    number(s, "vocab", "vocab_size padded_vocab_size n_vocab", s->p.of[PART_TOKEN]->first->dims.dim[0],
-           "the rows of the token table");
+    write_number(s, "dim", "hidden_size d_model n_embd n_embed dim model_dim hidden_dim", s->dim,
+                 "the columns of the token table");
+    write_number(s, "layers", "num_hidden_layers n_layer n_layers num_layers", s->p.n_layer, "the numbers in names");
+    write_number(s, "vocab", "vocab_size padded_vocab_size n_vocab", s->p.of[PART_TOKEN]->first->dims.dim[0],
+                 "the rows of the token table");
     bool known = key_with(s, head_keys, &v) != NULL;
     if (!known && !s->own_keys && !s->p.of[PART_Q_NORM])
         buf_str(s->out, "# guessed: heads of 128 or 64, as no key says their number\n");
     snprintf(evidence, sizeof evidence, "attention gives %lld columns, %lld a head",
              (long long)(s->heads * s->head_dim), (long long)s->head_dim);
-    number(s, "heads", head_keys, s->heads, evidence);
+    write_number(s, "heads", head_keys, s->heads, evidence);
     snprintf(evidence, sizeof evidence, "%lld rows of keys", (long long)(s->kv_heads * s->head_dim));
-    number(s, "kv_heads",
-           "num_key_value_heads num_kv_heads n_head_kv n_kv_heads multi_query_group_num num_attention_heads",
-           s->kv_heads, evidence);
-    number(s, "head_dim", "head_dim kv_channels attention_head_dim d_kv", s->head_dim, "columns of attention by heads");
-    number(s, "ffn_dim", "intermediate_size ffn_dim n_inner ffn_hidden_size d_ff mlp_dim ffn_size inner_dim",
-           s->ffn_dim, "the columns of the down projection");
+    write_number(s, "kv_heads",
+                 "num_key_value_heads num_kv_heads n_head_kv n_kv_heads multi_query_group_num num_attention_heads",
+                 s->kv_heads, evidence);
+    write_number(s, "head_dim", "head_dim kv_channels attention_head_dim d_kv", s->head_dim,
+                 "columns of attention by heads");
+    write_number(s, "ffn_dim", "intermediate_size ffn_dim n_inner ffn_hidden_size d_ff mlp_dim ffn_size inner_dim",
+                 s->ffn_dim, "the columns of the down projection");
     write_expert_numbers(s);
     const char *key = key_with(
         s, "max_position_embeddings n_positions max_seq_len seq_length max_sequence_length n_ctx", &v);
@@ -483,7 +484,7 @@ int derive_from_parts(ckpt *c, const parts *found, buf *out, err *e)
     if (!s.own_keys) s.config = ckpt_config(c);
     s.offset_norms = !s.own_keys && derive_norms_are_offset(c);
     s.p = *found;
-    int rc = measure(&s, e);
+    int rc = measure_sketch(&s, e);
     if (!rc) {
         bool alibi = key_says(&s, "alibi use_alibi", s.head_dim % 2 != 0), rope = !alibi && !s.p.of[PART_POSITION];
         write_config(&s, rope);

@@ -237,7 +237,7 @@ bool export_has_vocabulary(const exporter *x) { return x->vocabulary; }
 
 /* ---- the check */
 
-static int differs(const model *m, const model *again, const char *path, const char *what, err *e)
+static int refuse_difference(const model *m, const model *again, const char *path, const char *what, err *e)
 {
     return err_set(e, ERR_SPEC, "%s: would not be the same model again (%s), which this form cannot say; %s", path,
                    what, export_hint(m, ckpt_describes_itself(again->weights) ? EXPORT_GGUF : EXPORT_HF));
@@ -282,19 +282,19 @@ int export_check(const model *m, const char *path, err *e)
     }
     const program *a = m->prog, *b = again->prog;
     if (a->n_op != b->n_op || a->n_tensor != b->n_tensor || a->n_weight != b->n_weight || a->n_layer != b->n_layer) {
-        rc = differs(m, again, path, "another number of operations", e);
+        rc = refuse_difference(m, again, path, "another number of operations", e);
     } else if (!same_ropes(a, b)) {
-        rc = differs(m, again, path, "other rotary positions", e);
+        rc = refuse_difference(m, again, path, "other rotary positions", e);
     }
     for (uint32_t i = 0; i < a->n_op && !rc; i++)
         if (program_op_hash(a, i) != program_op_hash(b, i))
-            rc = differs(m, again, path,
-                         a->tensors[a->ops[i].out].name ? a->tensors[a->ops[i].out].name : op_info[a->ops[i].kind].name,
-                         e);
+            rc = refuse_difference(
+                m, again, path,
+                a->tensors[a->ops[i].out].name ? a->tensors[a->ops[i].out].name : op_info[a->ops[i].kind].name, e);
     for (uint32_t i = 1; i < a->n_tensor && !rc; i++)
         if (strcmp(a->tensors[i].name, b->tensors[i].name) != 0 ||
             memcmp(a->tensors[i].dim, b->tensors[i].dim, sizeof a->tensors[i].dim) != 0)
-            rc = differs(m, again, path, a->tensors[i].name, e);
+            rc = refuse_difference(m, again, path, a->tensors[i].name, e);
     model_close(again);
     return rc;
 }

@@ -253,7 +253,7 @@ static int put_gguf(exporter *x, const char *key, const char *name, const value 
     return !full || x->pairs.bad ? export_oom(x) : OK;
 }
 
-static int put(exporter *x, const out_key *to, const char *name, const value *v)
+static int put_value(exporter *x, const out_key *to, const char *name, const value *v)
 {
     return x->kind == EXPORT_HF ? put_hf(x, to->key, name, v, to->words) : put_gguf(x, to->key, name, v);
 }
@@ -369,7 +369,7 @@ static int add_lines(exporter *x)
         if (!to.key || export_rope_leaves_out(x, to.key)) continue;
         if ((rc = value_of_line(x, row, &to, &v))) return rc;
         if (v.kind == VALUE_NONE || (v.kind == VALUE_TEXT && strcmp(v.text, "auto") == 0)) continue;
-        if ((rc = put(x, &to, row->key, &v))) return rc;
+        if ((rc = put_value(x, &to, row->key, &v))) return rc;
     }
     return OK;
 }
@@ -418,7 +418,7 @@ static int add_biases(exporter *x)
             if (bias && o->value->kind == EXPR_ELSE) find_key(x, o->value, o->key, NULL, &to);
             if (!to.key) continue;
             int rc = value_of_option(x, &x->names->slots[i], o, &v);
-            if (!rc && v.kind != VALUE_NONE) rc = put(x, &to, o->key, &v);
+            if (!rc && v.kind != VALUE_NONE) rc = put_value(x, &to, o->key, &v);
             if (rc) return rc;
         }
     return OK;

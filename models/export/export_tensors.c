@@ -356,7 +356,7 @@ static int collect_one(exporter *x, tensor_list *all, const weight *w, const out
 }
 
 /* The tensors and their parts; all->at stays where it is. */
-static int collect(exporter *x, tensor_list *all)
+static int collect_tensors(exporter *x, tensor_list *all)
 {
     const program *p = x->m->prog;
     size_t cap = 0;
@@ -376,7 +376,7 @@ static int collect(exporter *x, tensor_list *all)
 int export_rename_tensors(exporter *x)
 {
     tensor_list all = {0};
-    int rc = collect(x, &all);
+    int rc = collect_tensors(x, &all);
     map_free(&all.by_name);
     if (!rc && !mem_grow((void **)&x->tensor, &x->cap, all.n, sizeof *x->tensor)) rc = export_oom(x);
     for (; x->n < all.n && !rc; x->n++) {

@@ -68,7 +68,7 @@ static int add_text(json *metadata, const char *key, const char *name, const cha
 }
 
 /* The tensor of a weight: type and shape in the file, and the real ones in the metadata. */
-static int describe(const program *p, ref t, const source *s, write_tensor *out, json *metadata, err *e)
+static int describe_weight(const program *p, ref t, const source *s, write_tensor *out, json *metadata, err *e)
 {
     const weight *w = s->fill.w;
     dtype type = s->fill.type;
@@ -119,7 +119,7 @@ static int plan_all(const model *m, source *s, write_tensor *t, size_t *n, sink 
         seen[b->weight] = b->weight != 0;
         if (b->weight) rc = plan_weight(m, b->weight, &s[*n], o, e);
         if (!rc)
-            rc = b->weight ? describe(p, b->weight, &s[*n], &t[*n], metadata, e)
+            rc = b->weight ? describe_weight(p, b->weight, &s[*n], &t[*n], metadata, e)
                            : describe_list(b, &t[*n], metadata, e);
         s[*n].to = to;
         if (b->weight) to->total += (uint64_t)s[*n].fill.units * s[*n].fill.unit_bytes;

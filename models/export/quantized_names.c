@@ -58,7 +58,7 @@ static line *line_of(lines *l, const program *p, split from, split to)
     return new;
 }
 
-static int add(lines *l, const program *p, const bound *b, err *e)
+static int add_line(lines *l, const program *p, const bound *b, err *e)
 {
     split from = split_name(b->name), to = b->weight ? split_name(p->tensors[b->weight].name) : from;
     line *at = line_of(l, p, from, to);
@@ -95,7 +95,7 @@ int quantized_names(const model *m, buf *out, err *e)
     const program *p = m->prog;
     lines l = {0};
     int rc = OK;
-    for (uint32_t i = 0; i < p->n_bound && !rc; i++) rc = add(&l, p, &p->bounds[i], e);
+    for (uint32_t i = 0; i < p->n_bound && !rc; i++) rc = add_line(&l, p, &p->bounds[i], e);
     for (size_t i = 0; i < l.n && !rc; i++) print(&l.v[i], out);
     if (!rc && out->bad) rc = no_memory(e);
     mem_free(l.v);

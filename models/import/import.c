@@ -132,7 +132,7 @@ static int unknown_model(const original_service *s, const char *id, err *e)
     return rc;
 }
 
-static int choose(const original_service *s, const char *asked, char *id, size_t cap, err *e)
+static int choose_model(const original_service *s, const char *asked, char *id, size_t cap, err *e)
 {
     char section[220];
     buf all = {0};
@@ -148,10 +148,11 @@ static int choose(const original_service *s, const char *asked, char *id, size_t
 
 /* ---- the door */
 
-static int convert(original_service *s, const char *asked, const char *model, const ckpt *weights, buf *out, err *e)
+static int convert_model(original_service *s, const char *asked, const char *model, const ckpt *weights, buf *out,
+                         err *e)
 {
     char id[200], section[220];
-    int rc = choose(s, asked, id, sizeof id, e);
+    int rc = choose_model(s, asked, id, sizeof id, e);
     if (rc) return rc;
     snprintf(section, sizeof section, "model.%s", id);
     const char *file = service_value(s, section, "model_specification_file");
@@ -194,7 +195,7 @@ int import_service_text(span text, const char *path, const char *dir, const char
 {
     original_service s = {.path = path, .dir = dir};
     int rc = service_read(&s, text, e);
-    if (!rc) rc = convert(&s, id, model, weights, out, e);
+    if (!rc) rc = convert_model(&s, id, model, weights, out, e);
     service_free(&s);
     return rc;
 }

@@ -134,9 +134,9 @@ static const default_name *names_of_type(const original *o)
 static size_t stem_length(const char *s) { return strlen(s) - (str_ends(s, ".weight") ? strlen(".weight") : 0); }
 
 /* A weight cannot come from a bias: Gemma's spec has such a line, which never hits. */
-static bool counts(const name_rule *r) { return !(str_ends(r->source, ".bias") && str_ends(r->target, ".weight")); }
+static bool rule_hits(const name_rule *r) { return !(str_ends(r->source, ".bias") && str_ends(r->target, ".weight")); }
 
-static void put(buf *out, int n, const char *name, size_t length, const char *recipe)
+static void put_name(buf *out, int n, const char *name, size_t length, const char *recipe)
 {
     if (!out) return;
     const char *expert = strstr(name, "{j}");
@@ -153,7 +153,8 @@ static bool is_taken(const original *o, const char *source)
 {
     size_t n = strlen(source);
     for (size_t i = 0; i < o->n_rule; i++)
-        if (counts(&o->rules[i]) && stem_length(o->rules[i].source) == n && memcmp(o->rules[i].source, source, n) == 0)
+        if (rule_hits(&o->rules[i]) && stem_length(o->rules[i].source) == n &&
+            memcmp(o->rules[i].source, source, n) == 0)
             return true;
     return false;
 }
@@ -163,15 +164,15 @@ int original_names(const original *o, const char *canonical, const char *recipe,
     int n = 0;
     for (size_t i = 0; i < o->n_rule; i++) {
         const name_rule *r = &o->rules[i];
-        if (strcmp(r->target, canonical) != 0 || !counts(r)) continue;
-        put(out, n++, r->source, stem_length(r->source), recipe);
+        if (strcmp(r->target, canonical) != 0 || !rule_hits(r)) continue;
+        put_name(out, n++, r->source, stem_length(r->source), recipe);
     }
     if (given) *given = n > 0;
     size_t stem = stem_length(canonical);
     if (n || stem == strlen(canonical)) return n;
     for (const default_name *d = names_of_type(o); d->target; d++)
         if (strlen(d->target) == stem && memcmp(d->target, canonical, stem) == 0 && !is_taken(o, d->source))
-            put(out, n++, d->source, strlen(d->source), recipe);
+            put_name(out, n++, d->source, strlen(d->source), recipe);
     return n;
 }
 
@@ -207,7 +208,7 @@ void original_has(const original *o, const char *canonical, buf *out)
     int n = 0;
     for (size_t r = 0; r < o->n_rule; r++) {
         const name_rule *rule = &o->rules[r];
-        if (strcmp(rule->target, canonical) != 0 || !counts(rule)) continue;
+        if (strcmp(rule->target, canonical) != 0 || !rule_hits(rule)) continue;
         for (int i = 0; i < (has_outer(p) ? 1 : N_OUTER); i++)
             buf_printf(out, "%shas(\"%s%s%s\")", n++ ? "\n         or " : "", outer[i], p, rule->source);
         if (*p) buf_printf(out, "\n         or has(\"%s\")", rule->source);

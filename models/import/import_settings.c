@@ -149,8 +149,8 @@ static const char *either(const original_service *s, const char *section, const 
     return own ? own : service_value(s, "transformer_engine", key);
 }
 
-static void number(const original_service *s, const char *section, const char *key, const char *ours, int min, int max,
-                   buf *out)
+static void write_number(const original_service *s, const char *section, const char *key, const char *ours, int min,
+                         int max, buf *out)
 {
     const char *text = either(s, section, key);
     int v = text ? atoi(text) : 0;
@@ -169,9 +169,9 @@ int service_settings(const original_service *s, const char *section, buf *genera
     if (kv && (strcasecmp(kv, "f16") == 0 || strcasecmp(kv, "fp16") == 0)) buf_str(settings, "kv = f16\n");
     else if (kv && *kv)
         remark(remarks, "device_kv_cache_data_type", kv, "no such type of the cache here; the default holds");
-    number(s, section, "max_context_len", "ctx", 17, 1 << 24, settings);
-    number(s, section, "cpu_threads", "threads", 1, 1024, settings);
-    number(s, section, "max_concurrent_queries", "max_batch", 1, 16, settings);
+    write_number(s, section, "max_context_len", "ctx", 17, 1 << 24, settings);
+    write_number(s, section, "cpu_threads", "threads", 1, 1024, settings);
+    write_number(s, section, "max_concurrent_queries", "max_batch", 1, 16, settings);
     buf_str(settings, "\n[serve]\n");
     const char *port = service_value(s, "main", "http_port");
     if (port && atoi(port) > 0 && atoi(port) < 65536) buf_printf(settings, "port = %d\n", atoi(port));

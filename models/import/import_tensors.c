@@ -72,7 +72,7 @@ static void outer_line(writer *w, const char *key, const char *part, const char 
     line_of(w, full, stem, recipe);
 }
 
-static const char *plus(double base, char text[40])
+static const char *offset_text(double base, char text[40])
 {
     if (base == 0) return "";
     snprintf(text, 40, "+ %.9g", base);
@@ -173,7 +173,7 @@ static void layers(writer *w)
     original_shape s = original_shape_of(o, w->side);
     char base[40];
     if (s.pre_attn && o->use_self_attn_pre_norm)
-        layer_line(w, "norm.a", "self_attn.pre_norm", plus(o->attn_pre_norm_base, base));
+        layer_line(w, "norm.a", "self_attn.pre_norm", offset_text(o->attn_pre_norm_base, base));
     attention(w, "attn", "self_attn");
     bool moved = s.post_attn && !o->is_attn_post_as_residual && !s.pre_ffn;
     if (s.post_attn) layer_line(w, moved ? "norm.b" : "norm.c", "self_attn.post_norm", "");
@@ -181,7 +181,7 @@ static void layers(writer *w)
         layer_line(w, "norm.x", "cross_attn.pre_norm", "");
         attention(w, "cross", "cross_attn");
     }
-    if (s.pre_ffn) layer_line(w, "norm.b", "feed_forward.pre_norm", plus(o->ffn_pre_norm_base, base));
+    if (s.pre_ffn) layer_line(w, "norm.b", "feed_forward.pre_norm", offset_text(o->ffn_pre_norm_base, base));
     feed_forward(w, &s);
     if (s.post_ffn) layer_line(w, "norm.d", "feed_forward.post_norm", "");
 }
@@ -204,7 +204,7 @@ static void one_side(writer *w)
     outer_line(w, "type", "token_type_embeddings", "");
     outer_line(w, "norm.e", "input_norm", "");
     layers(w);
-    outer_line(w, "norm.f", "output_norm", plus(w->o->output_norm_base, base));
+    outer_line(w, "norm.f", "output_norm", offset_text(w->o->output_norm_base, base));
 }
 
 static void head_of_encoder(writer *w)

@@ -142,7 +142,7 @@ static void write_config(const original *o, const original_shape *s, bool sure, 
 
 /* ---- what cannot be said */
 
-static int refuse(const original *o, const char *key, const char *value, const char *why, err *e)
+static int refuse_key(const original *o, const char *key, const char *value, const char *why, err *e)
 {
     return err_set(e, ERR_SPEC, "%s: %s = %s: %s", o->what, key, value, why);
 }
@@ -154,40 +154,43 @@ static int check_expressible(const original *o, err *e)
     bool known = false;
     for (size_t i = 0; i < sizeof readable / sizeof *readable; i++) known |= strcmp(format, readable[i]) == 0;
     if (strcmp(format, "ggml") == 0)
-        return refuse(o, "model_file_format", format, "the container before GGUF; convert the file to GGUF", e);
+        return refuse_key(o, "model_file_format", format, "the container before GGUF; convert the file to GGUF", e);
     if (!known)
-        return refuse(o, "model_file_format", *format ? format : "(missing)", "no reader for it, there or here", e);
+        return refuse_key(o, "model_file_format", *format ? format : "(missing)", "no reader for it, there or here", e);
     if (strcmp(o->normalization_function, "linear") == 0)
-        return refuse(o, "normalization_function", "linear",
-                      "multiplies by sqrt(d) and norms nothing; write the formulas by hand", e);
+        return refuse_key(o, "normalization_function", "linear",
+                          "multiplies by sqrt(d) and norms nothing; write the formulas by hand", e);
     if (strcmp(act, "elu") == 0 || strcmp(act, "sigmoid") == 0)
-        return refuse(o, "activation_function", act, "the original names it but cannot run it, and no model uses it",
-                      e);
+        return refuse_key(o, "activation_function", act,
+                          "the original names it but cannot run it, and no model uses it", e);
     if (*o->token_remap_file)
-        return refuse(o, "token_remap_file", o->token_remap_file,
-                      "a vocabulary with ids renumbered by a pickle: renumber the tokenizer's file", e);
-    if (o->output_vocab_size > 0) return refuse(o, "output_vocab_size", "…", "a second vocabulary for the output", e);
+        return refuse_key(o, "token_remap_file", o->token_remap_file,
+                          "a vocabulary with ids renumbered by a pickle: renumber the tokenizer's file", e);
+    if (o->output_vocab_size > 0)
+        return refuse_key(o, "output_vocab_size", "…", "a second vocabulary for the output", e);
     if (strcmp(format, "llama2.c") == 0 && o->type != ORIGINAL_LLAMA)
-        return refuse(o, "type", o->network, "llama2.c files hold Llama", e);
+        return refuse_key(o, "type", o->network, "llama2.c files hold Llama", e);
     bool encodes = o->type == ORIGINAL_PAIR || o->type == ORIGINAL_ENCODER;
     if (encodes && strncmp(format, "gguf", 4) == 0)
-        return refuse(o, "model_file_format", format, "the original reads no encoder from GGUF", e);
+        return refuse_key(o, "model_file_format", format, "the original reads no encoder from GGUF", e);
     if (encodes && (o->is_parallel_attn || o->mlp_attn_share_input))
-        return refuse(o, "is_parallel_attn", "true", "no encoder of the original has it", e);
+        return refuse_key(o, "is_parallel_attn", "true", "no encoder of the original has it", e);
     static const char *const fused_parts[] = {"enc.{i}.self_attn.qkv.weight", "dec.{i}.self_attn.qkv.weight",
                                               "dec.{i}.cross_attn.qkv.weight"};
     for (int i = 0; encodes && i < 3; i++)
         if (original_maps(o, fused_parts[i]))
-            return refuse(o, "tensor_name_mapping", fused_parts[i],
-                          "q, k and v in one tensor, beside an encoder; no model has it", e);
+            return refuse_key(o, "tensor_name_mapping", fused_parts[i],
+                              "q, k and v in one tensor, beside an encoder; no model has it", e);
     if (!o->moe) return OK;
     if (o->expert_count < 1 || o->moe_top_k < 1 || o->moe_top_k > o->expert_count)
-        return refuse(o, "expert_count, moe_top_k", "…", "a mixture needs both, and no more used than there are", e);
+        return refuse_key(o, "expert_count, moe_top_k", "…", "a mixture needs both, and no more used than there are",
+                          e);
     if (o->using_expert_count && o->using_expert_count < o->expert_count)
-        return refuse(o, "using_expert_count", "less than expert_count",
-                      "a model without some of its experts is another model", e);
+        return refuse_key(o, "using_expert_count", "less than expert_count",
+                          "a model without some of its experts is another model", e);
     if (o->has_shared_expert && (o->is_parallel_attn || o->mlp_attn_share_input))
-        return refuse(o, "has_shared_expert", "true", "with attention and experts side by side; no model has both", e);
+        return refuse_key(o, "has_shared_expert", "true", "with attention and experts side by side; no model has both",
+                          e);
     return OK;
 }
 

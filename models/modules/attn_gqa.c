@@ -114,7 +114,7 @@ static ref log_scale(builder *b, const call *c, ref q)
     return factor ? builder_mul(b, c->path, "q_log_scale", q, factor) : 0;
 }
 
-static ref attend(builder *b, const call *c, ref q, ref k, ref v, int head_dim)
+static ref emit_attention(builder *b, const call *c, ref q, ref k, ref v, int head_dim)
 {
     const options *o = c->options;
     int heads = (int)o->heads, kv_heads = (int)(o->kv_heads ? o->kv_heads : o->heads), window = (int)o->window;
@@ -191,7 +191,7 @@ static ref emit(builder *b, const call *c)
     ok = ok && rotate(b, c, &q, &k, hd, dims);
     if (ok && normed && after) ok = qk_norm(b, c, &q, &k, hd);
     if (ok) q = log_scale(b, c, q);
-    ref mix = ok && q ? attend(b, c, q, k, v, hd) : 0;
+    ref mix = ok && q ? emit_attention(b, c, q, k, v, hd) : 0;
     if (mix && o->gate) mix = gated(b, c, mix);
     return mix ? builder_linear(b, c, "o", mix, builder_width(b, x), out) : 0;
 }

@@ -19,7 +19,7 @@ static const param rows[] = {
     ROW(offset, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 16, .doc = "number of position 0"),
 };
 
-static void fill(float *t, int64_t n, int64_t d, const options *o)
+static void fill_sinusoids(float *t, int64_t n, int64_t d, const options *o)
 {
     bool halves = strcmp(o->layout, "halves") == 0, fairseq = strcmp(o->spacing, "fairseq") == 0;
     int64_t half = d / 2;
@@ -45,7 +45,7 @@ static ref emit(builder *b, const call *c)
                0;
     float *t = mem_zero((size_t)b->ctx, (size_t)b->dim * sizeof *t);
     if (!t) return err_set(b->e, ERR_MEMORY, "%s: out of memory", c->where), 0;
-    fill(t, b->ctx, b->dim, o);
+    fill_sinusoids(t, b->ctx, b->dim, o);
     ref table = builder_const(b, c->path, "table", t, b->ctx, b->dim);
     mem_free(t);
     op e = {.kind = OP_EMBED, .in = {table}, .u.embed = {EMBED_BY_POSITION, 0}};

@@ -29,9 +29,9 @@ typedef struct scope {
     err *e;
 } scope;
 
-static int eval(scope *c, const expr *x, value *out);
+static int eval_expr(scope *c, const expr *x, value *out);
 
-static int refuse(scope *c, const char *what, const char *detail)
+static int refuse_expr(scope *c, const char *what, const char *detail)
 {
     return err_set(c->e, ERR_SPEC, "%s: %s%s", c->where, what, detail);
 }
@@ -50,7 +50,7 @@ static int want_number(scope *c, const value *v, const char *what)
 
 static int result(scope *c, double v, value *out)
 {
-    if (!isfinite(v)) return refuse(c, "the result is not a finite number", "");
+    if (!isfinite(v)) return refuse_expr(c, "the result is not a finite number", "");
     *out = number_of(v);
     return OK;
 }
@@ -103,12 +103,12 @@ static int eval_row(scope *c, const char *section, const char *name, value *out)
     const spec_row *r;
     int rc = spec_value(values->s, section, name, &r, c->e);
     if (rc) return rc;
-    if (values->n_open == NAMES_DEEP) return refuse(c, "names refer to each other too deeply: ", name);
+    if (values->n_open == NAMES_DEEP) return refuse_expr(c, "names refer to each other too deeply: ", name);
     values->open[values->n_open++] = r;
     char where[300];
     snprintf(where, sizeof where, "%s: %s", r->where, name);
     scope inner = {values, words_of(values, name), c->layer, where, c->e};
-    rc = eval(&inner, r->value, out);
+    rc = eval_expr(&inner, r->value, out);
     values->n_open--;
     return rc;
 }
@@ -134,7 +134,7 @@ static const json *source_node(config_eval *values, const char *name, bool *ther
     if (root && root == from->own && from->arch) {
         char full[256];
         int len = snprintf(full, sizeof full, "%s.%s", from->arch, key);
-        if (len < 0 || (size_t)len >= sizeof full) *rc = refuse(c, "name too long: ", name);
+        if (len < 0 || (size_t)len >= sizeof full) *rc = refuse_expr(c, "name too long: ", name);
         else j = json_get(root, full);
     }
     if (!j) j = json_get(root, key);
@@ -144,12 +144,12 @@ static const json *source_node(config_eval *values, const char *name, bool *ther
 }
 
 /* Follows ".member.member" from an object. */
-static int member(scope *c, const value *object, const char *path, value *out)
+static int eval_member(scope *c, const value *object, const char *path, value *out)
 {
     *out = (value){0};
     if (object->kind == VALUE_NONE) return OK;
     if (object->kind != VALUE_NODE || json_type(object->node) != JSON_OBJECT)
-        return refuse(c, "is not an object, it has no member ", path);
+        return refuse_expr(c, "is not an object, it has no member ", path);
     *out = value_of_json(json_path(object->node, path));
     return OK;
 }
@@ -177,7 +177,7 @@ static int eval_name(scope *c, const char *name, value *out)
     if (!strchr(name, ':')) {
         char head[128];
         size_t n = strcspn(name, ".");
-        if (n >= sizeof head) return refuse(c, "name too long: ", name);
+        if (n >= sizeof head) return refuse_expr(c, "name too long: ", name);
         memcpy(head, name, n);
         head[n] = 0;
         const char *section = section_of(values, head, c->layer);
@@ -185,7 +185,7 @@ static int eval_name(scope *c, const char *name, value *out)
         if (section) {
             value object;
             rc = eval_row(c, section, head, &object);
-            return rc ? rc : member(c, &object, name + n + 1, out);
+            return rc ? rc : eval_member(c, &object, name + n + 1, out);
         }
     }
     const json *j = source_node(values, name, &there, c, &rc);
@@ -197,7 +197,7 @@ static int eval_name(scope *c, const char *name, value *out)
 
 static int call_given(scope *c, const expr *x, value *out)
 {
-    if (x->n_arg != 1 || x->arg[0]->kind != EXPR_NAME) return refuse(c, "given() takes one name", "");
+    if (x->n_arg != 1 || x->arg[0]->kind != EXPR_NAME) return refuse_expr(c, "given() takes one name", "");
     const char *name = x->arg[0]->text;
     int rc = OK;
     bool there = false;
@@ -212,7 +212,7 @@ static int call_given(scope *c, const expr *x, value *out)
     return rc;
 }
 
-static bool same(const value *a, const value *b)
+static bool values_equal(const value *a, const value *b)
 {
     if (is_number(a) && is_number(b)) return a->number == b->number;
     return a->kind == VALUE_TEXT && b->kind == VALUE_TEXT && strcmp(a->text, b->text) == 0;
@@ -221,16 +221,16 @@ static bool same(const value *a, const value *b)
 static int call_contains(scope *c, const expr *x, value *out)
 {
     value list, wanted;
-    if (x->n_arg != 2) return refuse(c, "contains() takes a list and a value", "");
-    int rc = eval(c, x->arg[0], &list);
-    if (!rc) rc = eval(c, x->arg[1], &wanted);
+    if (x->n_arg != 2) return refuse_expr(c, "contains() takes a list and a value", "");
+    int rc = eval_expr(c, x->arg[0], &list);
+    if (!rc) rc = eval_expr(c, x->arg[1], &wanted);
     if (rc) return rc;
     *out = (value){0};
     if (list.kind == VALUE_NONE || wanted.kind == VALUE_NONE) return OK;
     bool found = false;
     for (size_t i = 0, n = value_count(&list); i < n && !found; i++) {
         value item = value_at(&list, i);
-        found = same(&item, &wanted);
+        found = values_equal(&item, &wanted);
     }
     *out = truth_of(found);
     return OK;
@@ -238,7 +238,7 @@ static int call_contains(scope *c, const expr *x, value *out)
 
 static int call_has(scope *c, const expr *x, value *out)
 {
-    if (x->n_arg != 1 || x->arg[0]->kind != EXPR_TEXT) return refuse(c, "has() takes a tensor name in quotes", "");
+    if (x->n_arg != 1 || x->arg[0]->kind != EXPR_TEXT) return refuse_expr(c, "has() takes a tensor name in quotes", "");
     *out = truth_of(c->values->from.weights && ckpt_find(c->values->from.weights, x->arg[0]->text));
     return OK;
 }
@@ -246,7 +246,8 @@ static int call_has(scope *c, const expr *x, value *out)
 /* The first dimension of a tensor: how long a table is. */
 static int call_rows(scope *c, const expr *x, value *out)
 {
-    if (x->n_arg != 1 || x->arg[0]->kind != EXPR_TEXT) return refuse(c, "rows() takes a tensor name in quotes", "");
+    if (x->n_arg != 1 || x->arg[0]->kind != EXPR_TEXT)
+        return refuse_expr(c, "rows() takes a tensor name in quotes", "");
     const ckpt_entry *t = c->values->from.weights ? ckpt_find(c->values->from.weights, x->arg[0]->text) : NULL;
     *out = t && t->dims.rank > 0 ? number_of((double)t->dims.dim[0]) : (value){0};
     return OK;
@@ -255,8 +256,8 @@ static int call_rows(scope *c, const expr *x, value *out)
 static int call_len(scope *c, const expr *x, value *out)
 {
     value v;
-    if (x->n_arg != 1) return refuse(c, "len() takes one list", "");
-    int rc = eval(c, x->arg[0], &v);
+    if (x->n_arg != 1) return refuse_expr(c, "len() takes one list", "");
+    int rc = eval_expr(c, x->arg[0], &v);
     if (!rc) *out = v.kind == VALUE_NONE ? v : number_of((double)value_count(&v));
     return rc;
 }
@@ -269,7 +270,7 @@ static int call_extreme(scope *c, const expr *x, value *out)
     double best = 0;
     for (size_t k = 0; k < x->n_arg; k++) {
         value v;
-        int rc = eval(c, x->arg[k], &v);
+        int rc = eval_expr(c, x->arg[k], &v);
         if (rc) return rc;
         *out = (value){0};
         if (v.kind == VALUE_NONE) return OK;
@@ -280,7 +281,7 @@ static int call_extreme(scope *c, const expr *x, value *out)
             any = true;
         }
     }
-    if (!any) return refuse(c, "nothing to compare in ", x->text);
+    if (!any) return refuse_expr(c, "nothing to compare in ", x->text);
     *out = number_of(best);
     return OK;
 }
@@ -316,8 +317,8 @@ bool config_is_function(const char *name)
 static int call_math(scope *c, const expr *x, double (*fn)(double), value *out)
 {
     value v;
-    if (x->n_arg != 1) return refuse(c, "takes one number: ", x->text);
-    int rc = eval(c, x->arg[0], &v);
+    if (x->n_arg != 1) return refuse_expr(c, "takes one number: ", x->text);
+    int rc = eval_expr(c, x->arg[0], &v);
     *out = (value){0};
     if (rc || v.kind == VALUE_NONE) return rc;
     rc = want_number(c, &v, x->text);
@@ -327,7 +328,7 @@ static int call_math(scope *c, const expr *x, double (*fn)(double), value *out)
 static int eval_call(scope *c, const expr *x, value *out)
 {
     const function *f = function_of(x->text);
-    if (!f) return refuse(c, "there is no function ", x->text);
+    if (!f) return refuse_expr(c, "there is no function ", x->text);
     return f->of ? call_math(c, x, f->of, out) : f->call(c, x, out);
 }
 
@@ -352,12 +353,12 @@ const char *config_unknown_name(const config_eval *values, const expr *x)
 
 /* ---- operators */
 
-static int compare(scope *c, char sign, const value *a, const value *b, value *out)
+static int eval_comparison(scope *c, char sign, const value *a, const value *b, value *out)
 {
     if (sign == BINOP_EQ || sign == BINOP_NE) {
         if (a->kind >= VALUE_NODE || b->kind >= VALUE_NODE)
-            return refuse(c, "lists and objects cannot be compared", "");
-        *out = truth_of(same(a, b) == (sign == BINOP_EQ));
+            return refuse_expr(c, "lists and objects cannot be compared", "");
+        *out = truth_of(values_equal(a, b) == (sign == BINOP_EQ));
         return OK;
     }
     int rc = want_number(c, a, "a comparison");
@@ -370,7 +371,7 @@ static int compare(scope *c, char sign, const value *a, const value *b, value *o
 
 static int arithmetic(scope *c, char sign, double a, double b, value *out)
 {
-    if ((sign == '/' || sign == '%') && b == 0) return refuse(c, "divided by zero", "");
+    if ((sign == '/' || sign == '%') && b == 0) return refuse_expr(c, "divided by zero", "");
     switch (sign) {
     case '+': return result(c, a + b, out);
     case '-': return result(c, a - b, out);
@@ -385,7 +386,7 @@ static int eval_logic(scope *c, const expr *x, value *out)
 {
     value v;
     for (int k = 0; k < 2; k++) {
-        int rc = eval(c, x->arg[k], &v);
+        int rc = eval_expr(c, x->arg[k], &v);
         *out = v;
         if (rc || v.kind == VALUE_NONE) return rc;
         if ((rc = want_number(c, &v, x->op == BINOP_AND ? "'and'" : "'or'"))) return rc;
@@ -399,11 +400,11 @@ static int eval_binary(scope *c, const expr *x, value *out)
 {
     if (x->op == BINOP_AND || x->op == BINOP_OR) return eval_logic(c, x, out);
     value a, b;
-    int rc = eval(c, x->arg[0], &a);
-    if (!rc) rc = eval(c, x->arg[1], &b);
+    int rc = eval_expr(c, x->arg[0], &a);
+    if (!rc) rc = eval_expr(c, x->arg[1], &b);
     *out = (value){0};
     if (rc || a.kind == VALUE_NONE || b.kind == VALUE_NONE) return rc;
-    if (strchr("engl<>", x->op)) return compare(c, x->op, &a, &b, out);
+    if (strchr("engl<>", x->op)) return eval_comparison(c, x->op, &a, &b, out);
     char what[16];
     snprintf(what, sizeof what, "'%c'", x->op);
     if ((rc = want_number(c, &a, what)) || (rc = want_number(c, &b, what))) return rc;
@@ -414,18 +415,19 @@ static int eval_index(scope *c, const expr *x, value *out)
 {
     value list = {0}, at;
     const expr *from = x->arg[0];
-    int rc = eval(c, x->arg[1], &at);
-    if (!rc && from->kind != EXPR_LIST) rc = eval(c, from, &list);
+    int rc = eval_expr(c, x->arg[1], &at);
+    if (!rc && from->kind != EXPR_LIST) rc = eval_expr(c, from, &list);
     *out = (value){0};
     if (rc || at.kind == VALUE_NONE || (from->kind != EXPR_LIST && list.kind == VALUE_NONE)) return rc;
     if ((rc = want_number(c, &at, "an index"))) return rc;
     bool many = from->kind == EXPR_LIST || list.kind == VALUE_LIST ||
                 (list.kind == VALUE_NODE && json_type(list.node) == JSON_ARRAY);
-    if (!many) return refuse(c, "only lists have elements", "");
+    if (!many) return refuse_expr(c, "only lists have elements", "");
     size_t n = from->kind == EXPR_LIST ? from->n_arg : value_count(&list);
     if (!(at.number >= 0 && at.number < (double)n) || at.number != floor(at.number))
         return err_set(c->e, ERR_SPEC, "%s: element %g of a list of %zu", c->where, at.number, n);
-    if (from->kind == EXPR_LIST) return eval(c, from->arg[(size_t)at.number], out); /* the others are not evaluated */
+    if (from->kind == EXPR_LIST)
+        return eval_expr(c, from->arg[(size_t)at.number], out); /* the others are not evaluated */
     *out = value_at(&list, (size_t)at.number);
     return OK;
 }
@@ -437,9 +439,10 @@ static int eval_list(scope *c, const expr *x, value *out)
     size_t n = 0;
     if (!items) return err_set(c->e, ERR_MEMORY, "%s: out of memory", c->where);
     for (size_t i = 0; i < x->n_arg; i++) {
-        int rc = eval(c, x->arg[i], &items[n]);
+        int rc = eval_expr(c, x->arg[i], &items[n]);
         if (rc) return rc;
-        if (items[n].kind == VALUE_LIST || items[n].kind == VALUE_NODE) return refuse(c, "a list inside a list", "");
+        if (items[n].kind == VALUE_LIST || items[n].kind == VALUE_NODE)
+            return refuse_expr(c, "a list inside a list", "");
         n += items[n].kind != VALUE_NONE;
     }
     *out = (value){.kind = VALUE_LIST, .items = items, .n = n};
@@ -456,9 +459,9 @@ static value word_value(const char *w)
 
 static int eval_translate(scope *c, const expr *x, value *out)
 {
-    int rc = eval(c, x->arg[0], out);
+    int rc = eval_expr(c, x->arg[0], out);
     if (rc || out->kind == VALUE_NONE) return rc;
-    if (out->kind >= VALUE_NODE) return refuse(c, "only words are translated", "");
+    if (out->kind >= VALUE_NODE) return refuse_expr(c, "only words are translated", "");
     for (size_t i = 0; i < x->n_words; i++) {
         value from = word_value(x->words[2 * i]);
         bool text = out->kind == VALUE_TEXT && strcmp(out->text, x->words[2 * i]) == 0;
@@ -472,18 +475,18 @@ static int eval_translate(scope *c, const expr *x, value *out)
 
 static int eval_unary(scope *c, const expr *x, value *out)
 {
-    int rc = eval(c, x->arg[0], out);
+    int rc = eval_expr(c, x->arg[0], out);
     if (rc || out->kind == VALUE_NONE) return rc;
     if ((rc = want_number(c, out, x->kind == EXPR_NOT ? "'not'" : "'-'"))) return rc;
     *out = x->kind == EXPR_NOT ? truth_of(out->number == 0) : number_of(-out->number);
     return OK;
 }
 
-static int eval(scope *c, const expr *x, value *out)
+static int eval_expr(scope *c, const expr *x, value *out)
 {
     int rc;
     *out = (value){0};
-    if (++c->values->steps > STEPS_MAX) return refuse(c, "takes too many steps to evaluate", "");
+    if (++c->values->steps > STEPS_MAX) return refuse_expr(c, "takes too many steps to evaluate", "");
     switch (x->kind) {
     case EXPR_NUMBER: *out = number_of(x->number); return OK;
     case EXPR_BOOL: *out = truth_of(x->number != 0); return OK;
@@ -497,13 +500,15 @@ static int eval(scope *c, const expr *x, value *out)
     case EXPR_NOT: return eval_unary(c, x, out);
     case EXPR_BINARY: return eval_binary(c, x, out);
     case EXPR_CHOOSE:
-        rc = eval(c, x->arg[0], out);
+        rc = eval_expr(c, x->arg[0], out);
         if (rc || out->kind == VALUE_NONE) return rc;
         if ((rc = want_number(c, out, "'?'"))) return rc;
-        return eval(c, x->arg[out->number != 0 ? 1 : 2], out);
-    case EXPR_ELSE: rc = eval(c, x->arg[0], out); return rc || out->kind != VALUE_NONE ? rc : eval(c, x->arg[1], out);
+        return eval_expr(c, x->arg[out->number != 0 ? 1 : 2], out);
+    case EXPR_ELSE:
+        rc = eval_expr(c, x->arg[0], out);
+        return rc || out->kind != VALUE_NONE ? rc : eval_expr(c, x->arg[1], out);
     }
-    return refuse(c, "not an expression", "");
+    return refuse_expr(c, "not an expression", "");
 }
 
 /* ---- doors */
@@ -514,7 +519,7 @@ int config_value(config_eval *values, const expr *x, int layer, const char *word
     scope c = {values, words, layer, where, e};
     values->steps = 0;
     values->n_open = 0;
-    return eval(&c, x, out);
+    return eval_expr(&c, x, out);
 }
 
 int config_name(config_eval *values, const char *name, int layer, value *out, err *e)

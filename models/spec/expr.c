@@ -19,9 +19,9 @@ typedef struct parser {
     int rc;
 } parser;
 
-static const expr *value(parser *p);
+static const expr *parse_value(parser *p);
 
-static const expr *fail(parser *p, const char *what)
+static const expr *fail_parse(parser *p, const char *what)
 {
     if (!p->rc) {
         int rest = (int)strnlen(p->at, 24);
@@ -67,7 +67,7 @@ static bool eat_word(parser *p, const char *w)
 static expr *node(parser *p, expr_kind kind, size_t n_arg)
 {
     if (++p->nodes > EXPR_NODES_MAX) {
-        fail(p, "more than 16384 terms");
+        fail_parse(p, "more than 16384 terms");
         return NULL;
     }
     expr *x = room(p, 1, sizeof *x);
@@ -78,7 +78,7 @@ static expr *node(parser *p, expr_kind kind, size_t n_arg)
     return x;
 }
 
-static const expr *binary(parser *p, expr_kind kind, char op, const expr *a, const expr *b)
+static const expr *new_binary(parser *p, expr_kind kind, char op, const expr *a, const expr *b)
 {
     expr *x = a && b ? node(p, kind, 2) : NULL;
     if (!x) return NULL;
@@ -114,12 +114,12 @@ static const expr *list_of(parser *p, expr *x, char close)
     const expr **items = NULL;
     if (!eat(p, close)) {
         do {
-            const expr *v = value(p);
+            const expr *v = parse_value(p);
             if (v && !mem_grow((void **)&items, &cap, n + 1, sizeof *items)) room(p, SIZE_MAX, 2);
             if (p->rc) break;
             items[n++] = v;
         } while (eat(p, ','));
-        if (!p->rc && !eat(p, close)) fail(p, close == ')' ? "expected ',' or ')'" : "expected ',' or ']'");
+        if (!p->rc && !eat(p, close)) fail_parse(p, close == ')' ? "expected ',' or ')'" : "expected ',' or ']'");
     }
     if (!p->rc && n && (x->arg = room(p, n, sizeof *x->arg))) memcpy(x->arg, items, n * sizeof *items);
     x->n_arg = n;
@@ -130,18 +130,18 @@ static const expr *list_of(parser *p, expr *x, char close)
 static const expr *quoted(parser *p)
 {
     const char *end = strchr(p->at + 1, *p->at);
-    if (!end) return fail(p, "text without closing quote");
+    if (!end) return fail_parse(p, "text without closing quote");
     expr *x = node(p, EXPR_TEXT, 0);
     if (x && !(x->text = arena_strn(p->mem, p->at + 1, (size_t)(end - p->at - 1)))) room(p, SIZE_MAX, 2);
     p->at = end + 1;
     return p->rc ? NULL : x;
 }
 
-static const expr *number(parser *p)
+static const expr *parse_number(parser *p)
 {
     char *end;
     double v = strtod(p->at, &end);
-    if (!isfinite(v) || word_byte(*end)) return fail(p, "not a number");
+    if (!isfinite(v) || word_byte(*end)) return fail_parse(p, "not a number");
     expr *x = node(p, EXPR_NUMBER, 0);
     if (x) x->number = v;
     p->at = end;
@@ -151,11 +151,11 @@ static const expr *number(parser *p)
 static const expr *primary(parser *p)
 {
     skip(p);
-    if (isdigit((unsigned char)*p->at) || (*p->at == '.' && isdigit((unsigned char)p->at[1]))) return number(p);
+    if (isdigit((unsigned char)*p->at) || (*p->at == '.' && isdigit((unsigned char)p->at[1]))) return parse_number(p);
     if (*p->at == '"' || *p->at == '\'') return quoted(p);
     if (eat(p, '(')) {
-        const expr *x = value(p);
-        if (x && !eat(p, ')')) return fail(p, "expected ')'");
+        const expr *x = parse_value(p);
+        if (x && !eat(p, ')')) return fail_parse(p, "expected ')'");
         return x;
     }
     if (eat(p, '[')) {
@@ -168,7 +168,7 @@ static const expr *primary(parser *p)
         return x;
     }
     size_t n = name_length(p->at);
-    if (!n) return fail(p, "expected a value");
+    if (!n) return fail_parse(p, "expected a value");
     expr *x = node(p, EXPR_NAME, 0);
     if (x && !(x->text = arena_strn(p->mem, p->at, n))) room(p, SIZE_MAX, 2);
     p->at += n;
@@ -178,7 +178,7 @@ static const expr *primary(parser *p)
 }
 
 /* A word of a translation table: bare or in quotes. */
-static const char *word(parser *p)
+static const char *parse_word(parser *p)
 {
     skip(p);
     if (*p->at == '"' || *p->at == '\'') {
@@ -188,7 +188,7 @@ static const char *word(parser *p)
     size_t n = 0;
     while (word_byte(p->at[n]) || p->at[n] == '.' || p->at[n] == '-') n++;
     if (!n) {
-        fail(p, "expected a word");
+        fail_parse(p, "expected a word");
         return NULL;
     }
     const char *w = arena_strn(p->mem, p->at, n);
@@ -202,13 +202,13 @@ static const expr *translate(parser *p, const expr *from)
     const char *pairs[2 * 64];
     size_t n = 0;
     do {
-        if (n == 64) return fail(p, "more than 64 translations");
-        if (!(pairs[2 * n] = word(p))) return NULL;
-        if (!eat(p, ':')) return fail(p, "expected ':'");
-        if (!(pairs[2 * n + 1] = word(p))) return NULL;
+        if (n == 64) return fail_parse(p, "more than 64 translations");
+        if (!(pairs[2 * n] = parse_word(p))) return NULL;
+        if (!eat(p, ':')) return fail_parse(p, "expected ':'");
+        if (!(pairs[2 * n + 1] = parse_word(p))) return NULL;
         n++;
     } while (eat(p, ','));
-    if (!eat(p, '}')) return fail(p, "expected ',' or '}'");
+    if (!eat(p, '}')) return fail_parse(p, "expected ',' or '}'");
     expr *x = node(p, EXPR_TRANSLATE, 1);
     const char **w = x ? room(p, 2 * n, sizeof *w) : NULL;
     if (!w) return NULL;
@@ -224,9 +224,9 @@ static const expr *postfix(parser *p)
     const expr *x = primary(p);
     while (x) {
         if (eat(p, '[')) {
-            const expr *at = value(p);
-            if (at && !eat(p, ']')) return fail(p, "expected ']'");
-            x = binary(p, EXPR_INDEX, '[', x, at);
+            const expr *at = parse_value(p);
+            if (at && !eat(p, ']')) return fail_parse(p, "expected ']'");
+            x = new_binary(p, EXPR_INDEX, '[', x, at);
         } else if (eat(p, '{')) {
             x = translate(p, x);
         } else {
@@ -238,7 +238,7 @@ static const expr *postfix(parser *p)
 
 static const expr *sign(parser *p)
 {
-    if (++p->depth > EXPR_DEPTH_MAX) return fail(p, "nested too deeply");
+    if (++p->depth > EXPR_DEPTH_MAX) return fail_parse(p, "nested too deeply");
     const expr *x;
     if (eat(p, '-')) {
         const expr *a = sign(p);
@@ -247,7 +247,7 @@ static const expr *sign(parser *p)
         x = n;
     } else {
         x = postfix(p);
-        if (x && eat(p, '^')) x = binary(p, EXPR_BINARY, '^', x, sign(p));
+        if (x && eat(p, '^')) x = new_binary(p, EXPR_BINARY, '^', x, sign(p));
     }
     p->depth--;
     return x;
@@ -259,17 +259,17 @@ static const expr *term(parser *p)
     for (;;) {
         char op = eat(p, '*') ? '*' : eat(p, '/') ? '/' : eat(p, '%') ? '%' : 0;
         if (!x || !op) return x;
-        x = binary(p, EXPR_BINARY, op, x, sign(p));
+        x = new_binary(p, EXPR_BINARY, op, x, sign(p));
     }
 }
 
-static const expr *sum(parser *p)
+static const expr *parse_sum(parser *p)
 {
     const expr *x = term(p);
     for (;;) {
         char op = eat(p, '+') ? '+' : eat(p, '-') ? '-' : 0;
         if (!x || !op) return x;
-        x = binary(p, EXPR_BINARY, op, x, term(p));
+        x = new_binary(p, EXPR_BINARY, op, x, term(p));
     }
 }
 
@@ -288,17 +288,17 @@ static char comparison(parser *p)
     return 0;
 }
 
-static const expr *compare(parser *p)
+static const expr *parse_comparison(parser *p)
 {
-    const expr *x = sum(p);
+    const expr *x = parse_sum(p);
     char op = x ? comparison(p) : 0;
-    return op ? binary(p, EXPR_BINARY, op, x, sum(p)) : x;
+    return op ? new_binary(p, EXPR_BINARY, op, x, parse_sum(p)) : x;
 }
 
 static const expr *negation(parser *p)
 {
-    if (!eat_word(p, "not")) return compare(p);
-    const expr *a = compare(p);
+    if (!eat_word(p, "not")) return parse_comparison(p);
+    const expr *a = parse_comparison(p);
     expr *x = a ? node(p, EXPR_NOT, 1) : NULL;
     if (x) x->arg[0] = a;
     return x;
@@ -307,24 +307,24 @@ static const expr *negation(parser *p)
 static const expr *conjunction(parser *p)
 {
     const expr *x = negation(p);
-    while (x && eat_word(p, "and")) x = binary(p, EXPR_BINARY, BINOP_AND, x, negation(p));
+    while (x && eat_word(p, "and")) x = new_binary(p, EXPR_BINARY, BINOP_AND, x, negation(p));
     return x;
 }
 
 static const expr *disjunction(parser *p)
 {
     const expr *x = conjunction(p);
-    while (x && eat_word(p, "or")) x = binary(p, EXPR_BINARY, BINOP_OR, x, conjunction(p));
+    while (x && eat_word(p, "or")) x = new_binary(p, EXPR_BINARY, BINOP_OR, x, conjunction(p));
     return x;
 }
 
 static const expr *choice(parser *p)
 {
-    if (++p->depth > EXPR_DEPTH_MAX) return fail(p, "nested too deeply");
+    if (++p->depth > EXPR_DEPTH_MAX) return fail_parse(p, "nested too deeply");
     const expr *x = disjunction(p);
     if (x && eat(p, '?')) {
-        const expr *yes = value(p);
-        if (yes && !eat(p, ':')) return fail(p, "expected ':' of '?'");
+        const expr *yes = parse_value(p);
+        if (yes && !eat(p, ':')) return fail_parse(p, "expected ':' of '?'");
         const expr *no = yes ? choice(p) : NULL;
         expr *c = no ? node(p, EXPR_CHOOSE, 3) : NULL;
         if (c) c->arg[0] = x, c->arg[1] = yes, c->arg[2] = no;
@@ -334,14 +334,14 @@ static const expr *choice(parser *p)
     return x;
 }
 
-static const expr *value(parser *p)
+static const expr *parse_value(parser *p)
 {
     const expr *x = choice(p);
-    while (x && eat(p, '|')) x = binary(p, EXPR_ELSE, '|', x, choice(p));
+    while (x && eat(p, '|')) x = new_binary(p, EXPR_ELSE, '|', x, choice(p));
     return x;
 }
 
-static int start(parser *p, arena *a, const char *text, const char *where, err *e)
+static int start_parser(parser *p, arena *a, const char *text, const char *where, err *e)
 {
     *p = (parser){.mem = a, .text = text, .at = text, .where = where, .e = e};
     if (strnlen(text, EXPR_TEXT_MAX) == EXPR_TEXT_MAX)
@@ -352,11 +352,11 @@ static int start(parser *p, arena *a, const char *text, const char *where, err *
 int expr_parse(const expr **out, arena *a, const char *text, const char *where, err *e)
 {
     parser p;
-    int rc = start(&p, a, text, where, e);
+    int rc = start_parser(&p, a, text, where, e);
     if (rc) return rc;
-    *out = value(&p);
+    *out = parse_value(&p);
     skip(&p);
-    if (!p.rc && *p.at) fail(&p, "unexpected text");
+    if (!p.rc && *p.at) fail_parse(&p, "unexpected text");
     return p.rc;
 }
 
@@ -365,23 +365,23 @@ int formula_parse(formula *out, arena *a, const char *text, const char *where, e
     parser p;
     statement list[FORMULA_MAX];
     size_t n = 0;
-    int rc = start(&p, a, text, where, e);
+    int rc = start_parser(&p, a, text, where, e);
     if (rc) return rc;
     do {
         skip(&p);
         if (!*p.at && n) break; /* a semicolon after the last statement */
         size_t len = name_length(p.at);
-        if (n == FORMULA_MAX) fail(&p, "more than 64 statements");
-        else if (!len) fail(&p, "expected 'name = ...'");
+        if (n == FORMULA_MAX) fail_parse(&p, "more than 64 statements");
+        else if (!len) fail_parse(&p, "expected 'name = ...'");
         if (p.rc) return p.rc;
         list[n].name = arena_strn(a, p.at, len);
         p.at += len;
         if (!list[n].name) return err_set(e, ERR_MEMORY, "%s: out of memory", where);
-        if (!eat(&p, '=')) fail(&p, "expected '='");
-        if (p.rc || !(list[n].value = value(&p))) return p.rc;
+        if (!eat(&p, '=')) fail_parse(&p, "expected '='");
+        if (p.rc || !(list[n].value = parse_value(&p))) return p.rc;
         n++;
     } while (eat(&p, ';'));
-    if (*p.at) fail(&p, "unexpected text");
+    if (*p.at) fail_parse(&p, "unexpected text");
     if (p.rc) return p.rc;
     out->n = n;
     out->at = room(&p, n, sizeof *out->at);

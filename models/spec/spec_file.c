@@ -15,7 +15,7 @@
 #include <ctype.h>
 #include <string.h>
 
-static int add(spec_file *f, const char *section, const char *key, const char *text, int line, err *e)
+static int add_entry(spec_file *f, const char *section, const char *key, const char *text, int line, err *e)
 {
     file_row r = {arena_str(&f->mem, section), arena_str(&f->mem, key), arena_str(&f->mem, text), line};
     if (!r.section || !r.key || !r.text || !mem_grow((void **)&f->rows, &f->cap, f->n + 1, sizeof *f->rows))
@@ -29,7 +29,7 @@ static int from_ini(spec_file *out, span text, const char *what, err *e)
     ini i;
     int rc = ini_read(&i, text, what, e);
     for (size_t k = 0; !rc && k < i.n; k++)
-        rc = add(out, i.rows[k].section, i.rows[k].key, i.rows[k].value, i.rows[k].line, e);
+        rc = add_entry(out, i.rows[k].section, i.rows[k].key, i.rows[k].value, i.rows[k].line, e);
     ini_free(&i);
     return rc;
 }
@@ -61,7 +61,7 @@ static void next_key(json_walk *w)
     }
 }
 
-static int refuse(json_walk *w, const char *section, const char *key, const char *why)
+static int refuse_key(json_walk *w, const char *section, const char *key, const char *why)
 {
     return err_set(w->e, ERR_SPEC, "%s:%d: [%s] %s: %s", w->what, w->line, section, key, why);
 }
@@ -127,10 +127,10 @@ static int add_row(json_walk *w, const char *section, const json *m)
     else fits = add_value(&b, m, false);
     const char *text = buf_cstr(&b);
     int rc = b.bad                   ? err_set(w->e, ERR_MEMORY, "out of memory while reading a spec")
-             : !fits                 ? refuse(w, section, key, "not a value that fits here")
-             : !*key                 ? refuse(w, section, key, "a key is missing")
-             : strpbrk(text, "\n\r") ? refuse(w, section, key, "line breaks have no place in a value")
-                                     : add(w->out, section, key, text, line, w->e);
+             : !fits                 ? refuse_key(w, section, key, "not a value that fits here")
+             : !*key                 ? refuse_key(w, section, key, "a key is missing")
+             : strpbrk(text, "\n\r") ? refuse_key(w, section, key, "line breaks have no place in a value")
+                                     : add_entry(w->out, section, key, text, line, w->e);
     buf_free(&b);
     return rc;
 }
@@ -139,7 +139,7 @@ static int add_section(json_walk *w, const char *name, const json *section)
 {
     if (json_type(section) != JSON_OBJECT)
         return err_set(w->e, ERR_SPEC, "%s:%d: section '%s' is not an object", w->what, w->line, name);
-    int rc = add(w->out, name, "", "", w->line, w->e);
+    int rc = add_entry(w->out, name, "", "", w->line, w->e);
     for (const json *m = json_first(section); m && !rc; m = json_next(m)) {
         next_key(w);
         rc = add_row(w, name, m);

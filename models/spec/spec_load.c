@@ -240,7 +240,7 @@ static int merge_chain(spec *s, loaded *chain, int n, int depth0, err *e)
 }
 
 /* Reads the bases of chain[0] (chain[1] may be read already) and merges all. One without base and block gets `base`. */
-static int finish(spec *s, loaded *chain, const char *base, int rc, err *e)
+static int finish_spec(spec *s, loaded *chain, const char *base, int rc, err *e)
 {
     int n = chain[1].what ? 2 : 1;
     if (!rc && !chain[0].base && !row_text(&chain[0].file, "network", "block")) chain[0].base = base;
@@ -256,7 +256,7 @@ static int finish(spec *s, loaded *chain, const char *base, int rc, err *e)
 
 static int conclude(spec **out, spec *s, loaded *chain, const char *base, int rc, err *e)
 {
-    rc = finish(s, chain, base, rc, e);
+    rc = finish_spec(s, chain, base, rc, e);
     if (!rc) {
         s->file = chain[0].what;
         s->dir = chain[0].dir;

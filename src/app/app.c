@@ -24,7 +24,7 @@ const command *const command_all[] = {
 
 enum { HELP_WIDTH = 100, HELP_WIDTH_MIN = 40 };
 
-static int fail(const err *e)
+static int tell_error(const err *e)
 {
     log_progress_end();
     fprintf(stderr, "inferflow: error: %s\n", e->msg);
@@ -178,7 +178,7 @@ int app_main(int argc, char **argv)
     if (!rc) rc = finish_output(&e);
     if (!rc) return 0;
     if (!e.code) err_set(&e, rc, "failed (code %d)", rc);
-    return fail(&e);
+    return tell_error(&e);
 }
 
 int app_print_json(const json *j, err *e)

@@ -59,7 +59,7 @@ static int parse_test(coll_test *t, span algorithm, span codec, span size, err *
 
 /* ---- one row of the result */
 
-static void report(json *rows, const coll_test *t, int ranks, const coll_score *s)
+static void report_score(json *rows, const coll_test *t, int ranks, const coll_score *s)
 {
     char hash[24];
     snprintf(hash, sizeof hash, "%016" PRIx64, s->hash);
@@ -120,7 +120,7 @@ static int measure_one(visit *v, const coll_test *t, err *e)
 {
     coll_score s;
     int rc = trial_run(v->trial, t, &s, e);
-    if (!rc) report(v->rows, t, v->layout->devices.n, &s);
+    if (!rc) report_score(v->rows, t, v->layout->devices.n, &s);
     return rc;
 }
 

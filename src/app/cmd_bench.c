@@ -213,7 +213,7 @@ typedef struct series {
     double median, least, most;
 } series;
 
-static int ascending(const void *a, const void *b)
+static int compare_doubles(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -221,7 +221,7 @@ static int ascending(const void *a, const void *b)
 
 static series summarise(double *rates, int64_t n)
 {
-    qsort(rates, (size_t)n, sizeof *rates, ascending);
+    qsort(rates, (size_t)n, sizeof *rates, compare_doubles);
     return (series){rates[n / 2], rates[0], rates[n - 1]};
 }
 
@@ -235,7 +235,7 @@ typedef struct bench_row {
 } bench_row;
 
 /* Shares are of the best rates that the machine had during the measurement. */
-static void report(json *rows, const bench_row *r, const bench_run *x)
+static void report_row(json *rows, const bench_row *r, const bench_run *x)
 {
     const bench_options *o = x->o;
     const bounds *b = &x->best;
@@ -308,7 +308,7 @@ static int parse_list(const char *flag, const char *text, int least, int most, i
 /* ---- the command */
 
 /* Adds one or two rows. */
-static int measure(bench_run *x, const bench_case *at, bench_row *rows, size_t *n, err *e)
+static int measure_case(bench_run *x, const bench_case *at, bench_row *rows, size_t *n, err *e)
 {
     engine *g = x->g;
     const bench_options *o = x->o;
@@ -403,8 +403,8 @@ static int measure_all(bench_run *x, const bench_case *at, int n_case, json *out
     bench_row rows[2 * LIST_MAX * LIST_MAX];
     size_t n = 0;
     int rc = OK;
-    for (int i = 0; i < n_case && !rc; i++) rc = measure(x, &at[i], rows, &n, e);
-    for (size_t i = 0; i < n && !rc; i++) report(out, &rows[i], x);
+    for (int i = 0; i < n_case && !rc; i++) rc = measure_case(x, &at[i], rows, &n, e);
+    for (size_t i = 0; i < n && !rc; i++) report_row(out, &rows[i], x);
     return rc;
 }
 

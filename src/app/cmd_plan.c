@@ -32,13 +32,13 @@ static const flag_group flags[] = {
     {"Plan", rows, &n_rows, offsetof(plan_command_options, own)}, MODEL_FLAGS(plan_command_options, model), {0}};
 
 /* Seconds of a token, where the model generates; else of the text. */
-static double whole(const forecast *f) { return f->token > 0 ? f->token : f->first; }
+static double seconds_of(const forecast *f) { return f->token > 0 ? f->token : f->first; }
 
 /* What computes or carries longest. */
 static void name_bound(const forecast *f, const engine *g, buf *to)
 {
     engine_device *d = mem_array(DEVICES_MAX, sizeof *d);
-    if (f->communicates > whole(f) / 2) buf_str(to, "communication");
+    if (f->communicates > seconds_of(f) / 2) buf_str(to, "communication");
     else if (d && engine_devices(g, d, DEVICES_MAX) > f->slowest) buf_str(to, d[f->slowest].name);
     mem_free(d);
 }
@@ -55,7 +55,7 @@ static void print_forecast(const forecast *f, const char *limit)
 {
     printf("prompt of %" PRId64 " tokens: %.3f s, %.0f tokens/s\n", f->prompt, f->first, (double)f->prompt / f->first);
     if (f->token > 0) printf("then a token: %.2f ms, %.1f tokens/s\n", 1e3 * f->token, 1 / f->token);
-    printf("bound by %s; communication %.0f %% of the time\n", limit, 100 * f->communicates / whole(f));
+    printf("bound by %s; communication %.0f %% of the time\n", limit, 100 * f->communicates / seconds_of(f));
 }
 
 static int print_text(engine *g, const plan_command_options *o, err *e)
@@ -86,7 +86,7 @@ static void add_forecast(const forecast *f, const engine *g, json *to)
     json_add_num(to, "prefill_tokens_per_s", (double)f->prompt / f->first);
     json_add_num(to, "ttft_s", f->first);
     json_add_int(to, "prompt", f->prompt);
-    json_add_num(to, "communication_share", f->communicates / whole(f));
+    json_add_num(to, "communication_share", f->communicates / seconds_of(f));
     json_add_str(to, "bound", buf_cstr(&limit));
     buf_free(&limit);
 }

@@ -276,7 +276,7 @@ static dtype gguf_type_of(const weight *w)
 }
 
 /* What the file holds. The importance is looked up again, which does not count. */
-static int report(const model *m, const quantize_options *o, const known_importance *known, err *e)
+static int report_plan(const model *m, const quantize_options *o, const known_importance *known, err *e)
 {
     known_importance again = *known;
     const quantize_report r = {.prog = m->prog,
@@ -306,7 +306,7 @@ static int run_quantize(const invocation *v, err *e)
     if (!rc && known.file) rc = gguf_names_open(&known.names, m, e);
     if (!rc) rc = write_checked(m, o, &known, e);
     if (!rc) say_missed(&known, o->own.importance);
-    if (!rc) rc = report(m, o, &known, e);
+    if (!rc) rc = report_plan(m, o, &known, e);
     gguf_names_close(known.names);
     importance_close(known.file);
     model_close(m);

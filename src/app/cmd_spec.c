@@ -32,7 +32,7 @@ static const flag_group flags[] = {{"Import", import_rows, &n_import_rows, offse
                                    PROGRAM_FLAGS(spec_options, model),
                                    {NULL, NULL, NULL, 0}};
 
-static int show(const engine_options *o, const char *path, buf *out, err *e)
+static int show_spec(const engine_options *o, const char *path, buf *out, err *e)
 {
     model *m;
     model_options mo = {.spec_path = o->spec, .model_path = o->model, .weights = o->weights, .ctx = (int)o->ctx};
@@ -44,7 +44,7 @@ static int show(const engine_options *o, const char *path, buf *out, err *e)
     return rc;
 }
 
-static int check(const engine_options *o, const char *path, buf *out, err *e)
+static int check_spec(const engine_options *o, const char *path, buf *out, err *e)
 {
     return path ? spec_check(path, o->model, out, e) : err_set(e, ERR_USAGE, "spec check: which file?");
 }
@@ -68,8 +68,8 @@ static int make_text(const invocation *v, buf *out, err *e)
     const spec_options *all = v->options;
     const engine_options *o = &all->model;
     const char *what = v->operand[0], *path = v->n_operand > 1 ? v->operand[1] : NULL;
-    if (strcmp(what, "show") == 0) return show(o, path, out, e);
-    if (strcmp(what, "check") == 0) return check(o, path ? path : o->spec, out, e);
+    if (strcmp(what, "show") == 0) return show_spec(o, path, out, e);
+    if (strcmp(what, "check") == 0) return check_spec(o, path ? path : o->spec, out, e);
     if (strcmp(what, "import") == 0) return import(all, path, out, e);
     if (path) return err_set(e, ERR_USAGE, "spec %s takes no file", what);
     if (strcmp(what, "derive") == 0) return spec_text_derive(o->model, out, e);
@@ -90,7 +90,7 @@ static int write_file(const char *path, const buf *text, err *e)
     return rc;
 }
 
-static int run(const invocation *v, err *e)
+static int run_spec(const invocation *v, err *e)
 {
     buf out = {0};
     int rc = make_text(v, &out, e);
@@ -122,5 +122,5 @@ const command command_spec = {
              "spec import   a model_spec.json or inferflow_service.ini of the original Inferflow as a spec\n"
              "spec list     the built-in specs and the architectures they are for\n"
              "spec modules  what slots can be: modules, options, weights\n",
-    .run = run,
+    .run = run_spec,
 };

@@ -34,7 +34,7 @@ static int read_day(const char *text, time_t *out, err *e)
     return OK;
 }
 
-static int render(const template_options *o, const jinja_input *in, span source, err *e)
+static int render_source(const template_options *o, const jinja_input *in, span source, err *e)
 {
     jinja *t;
     jinja_output out = {0};
@@ -59,7 +59,7 @@ static int run_template(const invocation *v, err *e)
     if (!rc) rc = file_read_text(&source, o->file, TEMPLATE_BYTES_MAX, e);
     if (!rc && o->context) rc = file_read_text(&context, o->context, CONTEXT_BYTES_MAX, e);
     in.context = o->context ? buf_span(&context) : span_str("{}");
-    if (!rc) rc = render(o, &in, buf_span(&source), e);
+    if (!rc) rc = render_source(o, &in, buf_span(&source), e);
     buf_free(&source);
     buf_free(&context);
     return rc;

@@ -114,7 +114,7 @@ static double thread_seconds(void)
 }
 
 /* "seconds  MB/s  tokens" of the best run. */
-static int measure(const tokenizer *t, const tokenize_options *o, const token_input *in, err *e)
+static int measure_speed(const tokenizer *t, const tokenize_options *o, const token_input *in, err *e)
 {
     token_list ids = {0};
     size_t bytes = in->a.n + (in->b ? in->b->n : 0);
@@ -149,7 +149,7 @@ static int run_tokenize(const invocation *v, err *e)
         span second = span_str(o->pair ? o->pair : "");
         token_input in = {o->prompt ? span_str(o->prompt) : buf_span(&text), o->pair ? &second : NULL,
                           (size_t)o->max_ids};
-        if (!rc) rc = o->speed ? measure(t, o, &in, e) : tokenize_input(t, o, &in, e);
+        if (!rc) rc = o->speed ? measure_speed(t, o, &in, e) : tokenize_input(t, o, &in, e);
     }
     buf_free(&text);
     tokenizer_close(t);

@@ -23,7 +23,7 @@ typedef struct output {
     err *e;
 } output;
 
-static bool same(const struct stat *a, const struct stat *b)
+static bool is_same_file(const struct stat *a, const struct stat *b)
 {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
@@ -38,7 +38,7 @@ static bool is_below(char *path, const struct stat *dir)
     struct stat st;
     for (char *slash; path && (slash = strrchr(path, '/'));) {
         *slash = 0;
-        if (stat(*path ? path : "/", &st) == 0 && same(&st, dir)) return true;
+        if (stat(*path ? path : "/", &st) == 0 && is_same_file(&st, dir)) return true;
     }
     return false;
 }
@@ -57,7 +57,7 @@ static int check_file(const output *o, const char *path)
 {
     struct stat st;
     if (stat(path, &st) != 0 || !keeps_data(&st)) return OK;
-    if (same(&st, &o->id))
+    if (is_same_file(&st, &o->id))
         return err_set(o->e, ERR_USAGE, "%s %s: would overwrite %s, which %s reads", o->flag, o->path, path, o->reader);
     if (S_ISDIR(o->id.st_mode) && is_inside(path, &o->id))
         return err_set(o->e, ERR_USAGE, "%s %s: this folder holds %s, which %s reads", o->flag, o->path, path,
@@ -185,7 +185,7 @@ static int check_output(const invocation *v, const param *row, const char *path,
     else snprintf(o.flag, sizeof o.flag, "--%.70s", param_spell(row->key, key));
     if (stat(path, &o.id) != 0) return check_folder(&o, row->path == PATH_EXPORT && !str_ends(path, ".gguf"));
     if (!keeps_data(&o.id)) return OK;
-    if (fstat(0, &in) == 0 && S_ISREG(in.st_mode) && same(&in, &o.id))
+    if (fstat(0, &in) == 0 && S_ISREG(in.st_mode) && is_same_file(&in, &o.id))
         return err_set(e, ERR_USAGE, "%s %s: would overwrite what standard input reads", o.flag, path);
     int rc = OK;
     for (const flag_group *g = v->cmd->flags; g && g->title && !rc; g++)

@@ -39,7 +39,7 @@ static const char *print_value(char out[40], const param *row, const void *from)
     return out;
 }
 
-static int columns(void)
+static int count_columns(void)
 {
     const int wide = terminal_columns(STDOUT_FILENO);
     return wide ? wide : 80;
@@ -69,7 +69,7 @@ static void print_row(const sampling_table *t, const param *row, int width)
 
 void sampling_table_print(const sampling_table *t)
 {
-    const int rest = columns() - 1 - DOC_COLUMN, width = rest < DOC_LEAST ? DOC_LEAST : rest;
+    const int rest = count_columns() - 1 - DOC_COLUMN, width = rest < DOC_LEAST ? DOC_LEAST : rest;
     printf("%-18s %6s  %-12s  meaning\n", "name", "value", "set by");
     print_row(t, &length, width);
     for (size_t i = 0; i < sample_param_count; i++) print_row(t, &sample_param_rows[i], width);

@@ -24,7 +24,7 @@ static const json *config_of(const checked *c)
 }
 
 /* The file over the built-in spec of its model, where it needs one. */
-static int load(checked *c, const char *path, const char *model_path, err *e)
+static int load_spec(checked *c, const char *path, const char *model_path, err *e)
 {
     char base[64];
     err ignored = {0}; /* it is told when the model is opened */
@@ -66,7 +66,7 @@ int spec_check(const char *path, const char *model_path, buf *out, err *e)
 {
     checked c = {0};
     buf unread = {0};
-    int rc = load(&c, path, model_path, e);
+    int rc = load_spec(&c, path, model_path, e);
     if (!rc) rc = settings_check(c.s, e);
     if (!rc && spec_find(c.s, "network", "block")) rc = spec_check_unused(c.s, e);
     bool has_model = c.s && (model_path || spec_text(c.s, "model", "path"));

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool reserve(buf *b, size_t more)
+static bool reserve_bytes(buf *b, size_t more)
 {
     size_t need;
     if (b->bad || __builtin_add_overflow(b->n, more, &need) || !mem_grow((void **)&b->p, &b->cap, need, 1))
@@ -18,7 +18,7 @@ static bool reserve(buf *b, size_t more)
 bool buf_grow_add(buf *b, const void *p, size_t n)
 {
     if (!n) return !b->bad;
-    if (!reserve(b, n)) return false;
+    if (!reserve_bytes(b, n)) return false;
     memcpy(b->p + b->n, p, n);
     b->n += n;
     return true;
@@ -39,7 +39,7 @@ bool buf_printf(buf *b, const char *fmt, ...)
     va_start(ap, fmt);
     int n = vsnprintf(NULL, 0, fmt, ap);
     va_end(ap);
-    if (n < 0 || !reserve(b, (size_t)n + 1)) return false;
+    if (n < 0 || !reserve_bytes(b, (size_t)n + 1)) return false;
     va_start(ap, fmt);
     vsnprintf((char *)b->p + b->n, (size_t)n + 1, fmt, ap);
     va_end(ap);
@@ -50,7 +50,7 @@ bool buf_printf(buf *b, const char *fmt, ...)
 char *buf_cstr(buf *b)
 {
     static char empty[1];
-    if (!reserve(b, 1)) return empty;
+    if (!reserve_bytes(b, 1)) return empty;
     b->p[b->n] = 0;
     return (char *)b->p;
 }

@@ -399,7 +399,7 @@ static int open_named(file_out *f, mode_t mode)
 }
 
 /* The system takes from `mode` what the user's umask says: asking for that here would change it for other threads. */
-static int create(file_out **out, const char *path, mode_t mode, err *e)
+static int create_file(file_out **out, const char *path, mode_t mode, err *e)
 {
     *out = NULL;
     file_out *f = mem_zero(1, sizeof *f);
@@ -435,9 +435,9 @@ static int create(file_out **out, const char *path, mode_t mode, err *e)
     return OK;
 }
 
-int file_create(file_out **out, const char *path, err *e) { return create(out, path, 0666, e); }
+int file_create(file_out **out, const char *path, err *e) { return create_file(out, path, 0666, e); }
 
-int file_create_private(file_out **out, const char *path, err *e) { return create(out, path, 0600, e); }
+int file_create_private(file_out **out, const char *path, err *e) { return create_file(out, path, 0600, e); }
 
 int file_reserve(file_out *f, uint64_t bytes, err *e)
 {

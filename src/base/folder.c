@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-static const held_file *find(const file_folder *f, const char *name)
+static const held_file *find_file(const file_folder *f, const char *name)
 {
     for (size_t i = 0; i < f->n; i++)
         if (strcmp(f->file[i].name, name) == 0) return &f->file[i];
@@ -18,7 +18,7 @@ static const held_file *find(const file_folder *f, const char *name)
 
 bool folder_has(const file_folder *f, const char *name)
 {
-    if (f->held) return find(f, name) != NULL;
+    if (f->held) return find_file(f, name) != NULL;
     char path[PATH_MAX]; /* a longer one cannot be opened */
     int n = snprintf(path, sizeof path, "%s/%s", f->path, name);
     return n > 0 && (size_t)n < sizeof path && file_exists(path);
@@ -26,7 +26,7 @@ bool folder_has(const file_folder *f, const char *name)
 
 static int open_held(folder_file *out, const file_folder *f, const char *name, err *e)
 {
-    const held_file *h = find(f, name);
+    const held_file *h = find_file(f, name);
     size_t room = strlen(f->path) + strlen(name) + 3;
     if (!h) return err_set(e, ERR_NOT_FOUND, "%s: carries no %s", f->path, name);
     if (!(out->path = mem_alloc(room))) return err_set(e, ERR_MEMORY, "%s: out of memory", f->path);
@@ -56,7 +56,7 @@ void folder_file_close(folder_file *f)
 }
 
 /* A path without allocation; false: too long to be opened. */
-static bool join(char to[PATH_MAX], const char *dir, const char *name)
+static bool join_path(char to[PATH_MAX], const char *dir, const char *name)
 {
     int n = snprintf(to, PATH_MAX, "%s/%s", dir, name);
     return n > 0 && n < PATH_MAX;
@@ -67,11 +67,11 @@ static bool main_snapshot(const char *root, const char *all, char path[PATH_MAX]
 {
     char name[300] = "";
     buf text = {0};
-    if (join(path, root, "refs/main") && file_read_regular(&text, path, sizeof name - 1, NULL) == OK && text.n)
+    if (join_path(path, root, "refs/main") && file_read_regular(&text, path, sizeof name - 1, NULL) == OK && text.n)
         memcpy(name, text.p, text.n);
     buf_free(&text);
     name[strcspn(name, "/ \t\r\n")] = 0;
-    return *name && *name != '.' && join(path, all, name) && file_is_dir(path);
+    return *name && *name != '.' && join_path(path, all, name) && file_is_dir(path);
 }
 
 static bool newest_snapshot(const char *all, char best[PATH_MAX])
@@ -82,7 +82,8 @@ static bool newest_snapshot(const char *all, char best[PATH_MAX])
     time_t newest = 0;
     bool found = false;
     for (struct dirent *f; d && (f = readdir(d));) {
-        bool dir = f->d_name[0] != '.' && join(path, all, f->d_name) && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+        bool dir = f->d_name[0] != '.' && join_path(path, all, f->d_name) && stat(path, &st) == 0 &&
+                   S_ISDIR(st.st_mode);
         if (!dir || (found && st.st_mtime <= newest)) continue;
         memcpy(best, path, sizeof path);
         newest = st.st_mtime;
@@ -96,7 +97,7 @@ char *folder_of_model(const char *dir)
 {
     char all[PATH_MAX], path[PATH_MAX];
     const file_folder root = {.path = dir};
-    bool hub = (folder_has(&root, "refs") || folder_has(&root, "blobs")) && join(all, dir, "snapshots");
+    bool hub = (folder_has(&root, "refs") || folder_has(&root, "blobs")) && join_path(all, dir, "snapshots");
     return mem_str(hub && (main_snapshot(dir, all, path) || newest_snapshot(all, path)) ? path : dir);
 }
 

@@ -131,7 +131,7 @@ static char *next_line(char *to, int room, void *stream)
     return to;
 }
 
-static int refuse(reading *r, int rc)
+static int refuse_line(reading *r, int rc)
 {
     r->rc = rc;
     return 0;
@@ -144,22 +144,23 @@ static int on_key(void *user, const char *section, const char *key, const char *
     int line = atoi(value);
     if (r->rc) return 0;
     if (!*section)
-        return refuse(r, err_set(r->e, ERR_SPEC, "%s:%d: '%s' stands before the first [section]", r->what, line, key));
-    if (!*key) return refuse(r, err_set(r->e, ERR_SPEC, "%s:%d: a key is missing before '='", r->what, line));
+        return refuse_line(
+            r, err_set(r->e, ERR_SPEC, "%s:%d: '%s' stands before the first [section]", r->what, line, key));
+    if (!*key) return refuse_line(r, err_set(r->e, ERR_SPEC, "%s:%d: a key is missing before '='", r->what, line));
     size_t ns = strlen(section), nk = strlen(key);
     char *both = arena_alloc(&r->out->mem, ns + nk + 2);
-    if (!both) return refuse(r, err_set(r->e, ERR_MEMORY, "%s: out of memory", r->what));
+    if (!both) return refuse_line(r, err_set(r->e, ERR_MEMORY, "%s: out of memory", r->what));
     memcpy(both, section, ns);
     memcpy(both + ns + 1, key, nk);
     span id = span_of(both, ns + 1 + nk);
     uint32_t before = map_get(&r->seen, id);
     if (before != MAP_NONE)
-        return refuse(r, err_set(r->e, ERR_SPEC, "%s:%d: [%s] %s is already given in line %d", r->what, line, section,
-                                 key, r->out->rows[before].line));
+        return refuse_line(r, err_set(r->e, ERR_SPEC, "%s:%d: [%s] %s is already given in line %d", r->what, line,
+                                      section, key, r->out->rows[before].line));
     int rc = make_room(r);
-    if (rc) return refuse(r, rc);
+    if (rc) return refuse_line(r, rc);
     if (!map_put(&r->seen, id, (uint32_t)r->out->n))
-        return refuse(r, err_set(r->e, ERR_MEMORY, "%s: out of memory", r->what));
+        return refuse_line(r, err_set(r->e, ERR_MEMORY, "%s: out of memory", r->what));
     r->out->rows[r->out->n++] = (ini_row){both, both + ns + 1, r->value, line};
     return 1;
 }

@@ -40,28 +40,28 @@ typedef struct scan {
     err *e;
 } scan;
 
-static int bad(scan *s, const char *why)
+static int refuse_text(scan *s, const char *why)
 {
     return err_set(s->e, ERR_FORMAT, "%s: not valid JSON at byte %zu: %s", s->what, s->at, why);
 }
 
-static int peek(const scan *s) { return s->at < s->n ? s->p[s->at] : -1; }
+static int peek_byte(const scan *s) { return s->at < s->n ? s->p[s->at] : -1; }
 
-static void blanks(scan *s)
+static void skip_blanks(scan *s)
 {
     while (s->at < s->n && (s->p[s->at] == ' ' || s->p[s->at] == '\t' || s->p[s->at] == '\n' || s->p[s->at] == '\r'))
         s->at++;
 }
 
-static int hex4(scan *s, unsigned *out)
+static int read_hex4(scan *s, unsigned *out)
 {
     unsigned v = 0;
     for (int i = 0; i < 4; i++, s->at++) {
-        int c = peek(s), d = c >= '0' && c <= '9'   ? c - '0'
-                             : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                             : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                                    : -1;
-        if (d < 0) return bad(s, "\\u needs four hexadecimal digits");
+        int c = peek_byte(s), d = c >= '0' && c <= '9'   ? c - '0'
+                                  : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                  : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                                         : -1;
+        if (d < 0) return refuse_text(s, "\\u needs four hexadecimal digits");
         v = v << 4 | (unsigned)d;
     }
     *out = v;
@@ -70,28 +70,29 @@ static int hex4(scan *s, unsigned *out)
 
 static int scan_escape(scan *s)
 {
-    int c = peek(s);
+    int c = peek_byte(s);
     s->at++;
     if (c >= 0 && c != 0 && strchr("\"\\/bfnrt", c)) return OK;
-    if (c != 'u') return bad(s, "unknown escape");
+    if (c != 'u') return refuse_text(s, "unknown escape");
     unsigned u;
-    int rc = hex4(s, &u);
+    int rc = read_hex4(s, &u);
     if (rc) return rc;
-    if (u == 0) return bad(s, "\\u0000 is not accepted");
-    if (u >= 0xdc00 && u <= 0xdfff) return bad(s, "lone low surrogate");
+    if (u == 0) return refuse_text(s, "\\u0000 is not accepted");
+    if (u >= 0xdc00 && u <= 0xdfff) return refuse_text(s, "lone low surrogate");
     if (u < 0xd800 || u > 0xdbff) return OK;
-    if (peek(s) != '\\' || s->at + 1 >= s->n || s->p[s->at + 1] != 'u') return bad(s, "lone high surrogate");
+    if (peek_byte(s) != '\\' || s->at + 1 >= s->n || s->p[s->at + 1] != 'u')
+        return refuse_text(s, "lone high surrogate");
     s->at += 2;
-    if ((rc = hex4(s, &u))) return rc;
-    return u >= 0xdc00 && u <= 0xdfff ? OK : bad(s, "lone high surrogate");
+    if ((rc = read_hex4(s, &u))) return rc;
+    return u >= 0xdc00 && u <= 0xdfff ? OK : refuse_text(s, "lone high surrogate");
 }
 
 static int scan_string(scan *s)
 {
     for (s->at++;;) {
-        int c = peek(s);
-        if (c < 0) return bad(s, "string without end");
-        if (c < 0x20) return bad(s, "raw control character in a string");
+        int c = peek_byte(s);
+        if (c < 0) return refuse_text(s, "string without end");
+        if (c < 0x20) return refuse_text(s, "raw control character in a string");
         if (c == '"') {
             s->at++;
             return OK;
@@ -104,7 +105,7 @@ static int scan_string(scan *s)
             s->at++;
         } else {
             size_t len = utf8_valid_length(s->p + s->at, s->n - s->at);
-            if (!len) return bad(s, "invalid UTF-8");
+            if (!len) return refuse_text(s, "invalid UTF-8");
             s->at += len;
         }
     }
@@ -125,32 +126,33 @@ static int scan_number(scan *s)
     size_t start = s->at;
     bool whole = true;
     s->numbers++;
-    if (peek(s) == '-') s->at++;
-    if (peek(s) == '0') s->at++;
-    else if (peek(s) >= '1' && peek(s) <= '9')
-        while (peek(s) >= '0' && peek(s) <= '9') s->at++;
-    else return bad(s, "not a value");
-    if (peek(s) >= '0' && peek(s) <= '9') return bad(s, "number with a leading zero");
-    if (peek(s) == '.') {
+    if (peek_byte(s) == '-') s->at++;
+    if (peek_byte(s) == '0') s->at++;
+    else if (peek_byte(s) >= '1' && peek_byte(s) <= '9')
+        while (peek_byte(s) >= '0' && peek_byte(s) <= '9') s->at++;
+    else return refuse_text(s, "not a value");
+    if (peek_byte(s) >= '0' && peek_byte(s) <= '9') return refuse_text(s, "number with a leading zero");
+    if (peek_byte(s) == '.') {
         whole = false;
         s->at++;
-        if (!(peek(s) >= '0' && peek(s) <= '9')) return bad(s, "digits must follow the decimal point");
-        while (peek(s) >= '0' && peek(s) <= '9') s->at++;
+        if (!(peek_byte(s) >= '0' && peek_byte(s) <= '9'))
+            return refuse_text(s, "digits must follow the decimal point");
+        while (peek_byte(s) >= '0' && peek_byte(s) <= '9') s->at++;
     }
-    if (peek(s) == 'e' || peek(s) == 'E') {
+    if (peek_byte(s) == 'e' || peek_byte(s) == 'E') {
         whole = false;
         s->at++;
-        if (peek(s) == '+' || peek(s) == '-') s->at++;
-        if (!(peek(s) >= '0' && peek(s) <= '9')) return bad(s, "digits must follow the exponent");
-        while (peek(s) >= '0' && peek(s) <= '9') s->at++;
+        if (peek_byte(s) == '+' || peek_byte(s) == '-') s->at++;
+        if (!(peek_byte(s) >= '0' && peek_byte(s) <= '9')) return refuse_text(s, "digits must follow the exponent");
+        while (peek_byte(s) >= '0' && peek_byte(s) <= '9') s->at++;
     }
     char text[64];
     size_t n = s->at - start;
-    if (n >= sizeof text) return bad(s, "number of more than 63 characters");
+    if (n >= sizeof text) return refuse_text(s, "number of more than 63 characters");
     memcpy(text, s->p + start, n);
     text[n] = 0;
     double v = strtod(text, NULL);
-    if (!isfinite(v)) return bad(s, "number out of range");
+    if (!isfinite(v)) return refuse_text(s, "number out of range");
     return (whole ? fabs(v) >= EXACT_MAX : v == floor(v)) ? keep_long(s, start) : OK;
 }
 
@@ -161,25 +163,25 @@ static int scan_text(scan *s)
     int depth = 0, rc;
     bool want_key = false;
     for (size_t values = 0;; values++) {
-        if (values >= VALUES_MAX) return bad(s, "more than 2^23 values");
-        blanks(s);
-        int c = peek(s);
+        if (values >= VALUES_MAX) return refuse_text(s, "more than 2^23 values");
+        skip_blanks(s);
+        int c = peek_byte(s);
         if (want_key) {
-            if (c != '"') return bad(s, "expected a key");
+            if (c != '"') return refuse_text(s, "expected a key");
             if ((rc = scan_string(s))) return rc;
-            blanks(s);
-            if (peek(s) != ':') return bad(s, "expected ':'");
+            skip_blanks(s);
+            if (peek_byte(s) != ':') return refuse_text(s, "expected ':'");
             s->at++;
-            blanks(s);
-            c = peek(s);
+            skip_blanks(s);
+            c = peek_byte(s);
             want_key = false;
         }
         if (c == '{' || c == '[') {
-            if (depth == DEPTH_MAX) return bad(s, "nested too deeply");
+            if (depth == DEPTH_MAX) return refuse_text(s, "nested too deeply");
             open[depth++] = (char)c;
             s->at++;
-            blanks(s);
-            if (peek(s) == (c == '{' ? '}' : ']')) {
+            skip_blanks(s);
+            if (peek_byte(s) == (c == '{' ? '}' : ']')) {
                 s->at++;
                 depth--;
             } else {
@@ -196,15 +198,15 @@ static int scan_text(scan *s)
             return rc;
         }
         for (;;) { /* after a value: close levels or go on to the next member */
-            blanks(s);
-            c = peek(s);
-            if (depth == 0) return c < 0 ? OK : bad(s, "text after the value");
+            skip_blanks(s);
+            c = peek_byte(s);
+            if (depth == 0) return c < 0 ? OK : refuse_text(s, "text after the value");
             if (c == ',') {
                 s->at++;
                 want_key = open[depth - 1] == '{';
                 break;
             }
-            if (c != (open[depth - 1] == '{' ? '}' : ']')) return bad(s, "expected ',' or a closing bracket");
+            if (c != (open[depth - 1] == '{' ? '}' : ']')) return refuse_text(s, "expected ',' or a closing bracket");
             s->at++;
             depth--;
         }
@@ -368,7 +370,7 @@ json *json_new_object(void)
 
 json *json_copy(const json *j) { return cJSON_Duplicate(j, true); }
 
-static json *attach(json *parent, const char *key, json *child)
+static json *attach_child(json *parent, const char *key, json *child)
 {
     if (!child) return NULL;
     bool ok = parent && (key ? cJSON_AddItemToObject(parent, key, child) : cJSON_AddItemToArray(parent, child));
@@ -377,16 +379,19 @@ static json *attach(json *parent, const char *key, json *child)
     return NULL;
 }
 
-json *json_add_object(json *obj, const char *key) { return attach(obj, key, cJSON_CreateObject()); }
-json *json_add_array(json *obj, const char *key) { return attach(obj, key, cJSON_CreateArray()); }
-json *json_add_str(json *obj, const char *key, const char *s) { return attach(obj, key, cJSON_CreateString(s)); }
-json *json_add_num(json *obj, const char *key, double v) { return attach(obj, key, cJSON_CreateNumber(v)); }
-json *json_add_bool(json *obj, const char *key, bool v) { return attach(obj, key, cJSON_CreateBool(v)); }
-json *json_add_null(json *obj, const char *key) { return attach(obj, key, cJSON_CreateNull()); }
-json *json_add_raw(json *obj, const char *key, const char *text) { return attach(obj, key, cJSON_CreateRaw(text)); }
+json *json_add_object(json *obj, const char *key) { return attach_child(obj, key, cJSON_CreateObject()); }
+json *json_add_array(json *obj, const char *key) { return attach_child(obj, key, cJSON_CreateArray()); }
+json *json_add_str(json *obj, const char *key, const char *s) { return attach_child(obj, key, cJSON_CreateString(s)); }
+json *json_add_num(json *obj, const char *key, double v) { return attach_child(obj, key, cJSON_CreateNumber(v)); }
+json *json_add_bool(json *obj, const char *key, bool v) { return attach_child(obj, key, cJSON_CreateBool(v)); }
+json *json_add_null(json *obj, const char *key) { return attach_child(obj, key, cJSON_CreateNull()); }
+json *json_add_raw(json *obj, const char *key, const char *text)
+{
+    return attach_child(obj, key, cJSON_CreateRaw(text));
+}
 json *json_add_copy(json *obj, const char *key, const json *other)
 {
-    return attach(obj, key, cJSON_Duplicate(other, true));
+    return attach_child(obj, key, cJSON_Duplicate(other, true));
 }
 
 json *json_add_int(json *obj, const char *key, int64_t v)

@@ -72,7 +72,7 @@ static size_t clean(char *line)
 }
 
 /* A cleaned text as a JSON string, without allocation: steps log too. */
-static size_t quote(char *to, const char *text)
+static size_t quote_text(char *to, const char *text)
 {
     bool valid = utf8_is_valid(span_str(text));
     size_t n = 0;
@@ -99,7 +99,7 @@ void log_line(log_level level, const char *fmt, ...)
     if (atomic_load(&as_json)) {
         at = (size_t)json_head(line, sizeof line, level);
         at += (size_t)sprintf(line + at, "\"message\":");
-        at += quote(line + at, text);
+        at += quote_text(line + at, text);
         line[at++] = '}';
     } else {
         char when[WHEN];

@@ -13,13 +13,13 @@ struct map_slot {
     uint64_t hash; /* 0 = empty slot */
 };
 
-static uint64_t fold(uint64_t a, uint64_t b)
+static uint64_t fold_product(uint64_t a, uint64_t b)
 {
     unsigned __int128 r = (unsigned __int128)a * b;
     return (uint64_t)r ^ (uint64_t)(r >> 64);
 }
 
-static uint64_t word(const uint8_t *p, size_t n)
+static uint64_t read_word(const uint8_t *p, size_t n)
 {
     uint64_t v = 0;
     memcpy(&v, p, n < 8 ? n : 8);
@@ -31,9 +31,10 @@ uint64_t hash_bytes(const void *data, size_t n, uint64_t seed)
     const uint8_t *p = data;
     uint64_t h = seed ^ 0x9e3779b97f4a7c15u;
     size_t left = n;
-    for (; left >= 16; left -= 16, p += 16) h = fold(word(p, 8) ^ h, word(p + 8, 8) ^ 0xd6e8feb86659fd93u);
-    uint64_t a = left ? word(p, left) : 0, b = left > 8 ? word(p + 8, left - 8) : 0;
-    return fold(fold(a ^ h, b ^ 0xa0761d6478bd642fu), n ^ 0xe7037ed1a0b428dbu);
+    for (; left >= 16; left -= 16, p += 16)
+        h = fold_product(read_word(p, 8) ^ h, read_word(p + 8, 8) ^ 0xd6e8feb86659fd93u);
+    uint64_t a = left ? read_word(p, left) : 0, b = left > 8 ? read_word(p + 8, left - 8) : 0;
+    return fold_product(fold_product(a ^ h, b ^ 0xa0761d6478bd642fu), n ^ 0xe7037ed1a0b428dbu);
 }
 
 static uint64_t process_seed(void)
@@ -49,7 +50,7 @@ static uint64_t process_seed(void)
     return s;
 }
 
-static map_slot *find(const map *m, span key, uint64_t h)
+static map_slot *find_slot(const map *m, span key, uint64_t h)
 {
     size_t i = h >> 1 & (m->cap - 1); /* the lowest bit is always set */
     for (;; i = (i + 1) & (m->cap - 1)) {
@@ -69,7 +70,7 @@ bool map_reserve(map *m, size_t n)
     map bigger = {mem_zero(cap, sizeof(map_slot)), m->n, cap};
     if (!bigger.slot) return false;
     for (size_t i = 0; i < m->cap; i++)
-        if (m->slot[i].hash) *find(&bigger, span_of(m->slot[i].p, m->slot[i].n), m->slot[i].hash) = m->slot[i];
+        if (m->slot[i].hash) *find_slot(&bigger, span_of(m->slot[i].p, m->slot[i].n), m->slot[i].hash) = m->slot[i];
     mem_free(m->slot);
     *m = bigger;
     return true;
@@ -79,7 +80,7 @@ bool map_put(map *m, span key, uint32_t value)
 {
     if (key.n > UINT32_MAX || !map_reserve(m, m->n + 1)) return false;
     uint64_t h = hash_bytes(key.p, key.n, process_seed()) | 1;
-    map_slot *s = find(m, key, h);
+    map_slot *s = find_slot(m, key, h);
     if (!s->hash) {
         *s = (map_slot){key.p, (uint32_t)key.n, 0, h};
         m->n++;
@@ -91,7 +92,7 @@ bool map_put(map *m, span key, uint32_t value)
 uint32_t map_get(const map *m, span key)
 {
     if (!m->n) return MAP_NONE;
-    const map_slot *s = find(m, key, hash_bytes(key.p, key.n, process_seed()) | 1);
+    const map_slot *s = find_slot(m, key, hash_bytes(key.p, key.n, process_seed()) | 1);
     return s->hash ? s->value : MAP_NONE;
 }
 

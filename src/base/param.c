@@ -281,7 +281,7 @@ static void add_flag(buf *out, const char *lead, const char *name)
 }
 
 /* Letters of UTF-8. */
-static size_t columns(const char *text, size_t n)
+static size_t count_columns(const char *text, size_t n)
 {
     size_t c = 0;
     for (size_t i = 0; i < n; i++) c += ((unsigned char)text[i] & 0xC0) != 0x80;
@@ -294,7 +294,7 @@ static void add_words(buf *out, size_t indent, int width, const char *text, size
     size_t at = indent;
     for (const char *word = text, *end = text + n; word < end;) {
         const char *blank = memchr(word, ' ', (size_t)(end - word));
-        const size_t bytes = (size_t)((blank ? blank : end) - word), wide = columns(word, bytes);
+        const size_t bytes = (size_t)((blank ? blank : end) - word), wide = count_columns(word, bytes);
         if (at > indent && at + 1 + wide > (size_t)width) {
             buf_printf(out, "\n%*s", (int)indent, "");
             at = indent;
@@ -322,7 +322,7 @@ void param_wrap(const char *text, int width, buf *out)
 {
     for (size_t n; *text; text += n) {
         n = strcspn(text, "\n");
-        const size_t hang = columns(text, n) > (size_t)width ? hang_of(text, n, width) : n;
+        const size_t hang = count_columns(text, n) > (size_t)width ? hang_of(text, n, width) : n;
         buf_add(out, text, hang);
         add_words(out, hang, width, text + hang, n - hang);
         if (text[n]) buf_byte(out, text[n++]);

@@ -24,7 +24,7 @@ static const uint32_t round_words[64] = {
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
 };
 
-static uint32_t turn(uint32_t x, int n) { return x >> n | x << (32 - n); }
+static uint32_t rotate_right(uint32_t x, int n) { return x >> n | x << (32 - n); }
 
 static uint32_t word_at(const uint8_t *p)
 {
@@ -37,17 +37,18 @@ void sha256_blocks_c(uint32_t h[8], const uint8_t *p, size_t n)
         uint32_t w[64], a[8];
         for (int i = 0; i < 16; i++) w[i] = word_at(p + 4 * i);
         for (int i = 16; i < 64; i++)
-            w[i] = w[i - 16] + w[i - 7] + (turn(w[i - 15], 7) ^ turn(w[i - 15], 18) ^ w[i - 15] >> 3) +
-                   (turn(w[i - 2], 17) ^ turn(w[i - 2], 19) ^ w[i - 2] >> 10);
+            w[i] = w[i - 16] + w[i - 7] + (rotate_right(w[i - 15], 7) ^ rotate_right(w[i - 15], 18) ^ w[i - 15] >> 3) +
+                   (rotate_right(w[i - 2], 17) ^ rotate_right(w[i - 2], 19) ^ w[i - 2] >> 10);
         memcpy(a, h, sizeof a);
         for (int i = 0; i < 64; i += 8)
 #pragma GCC unroll 8
             for (int k = 0; k < 8; k++) { /* a to h of the standard are a[-k] to a[7 - k], modulo 8 */
                 uint32_t a0 = a[-k & 7], b0 = a[(1 - k) & 7], c0 = a[(2 - k) & 7], e0 = a[(4 - k) & 7];
-                uint32_t t1 = a[(7 - k) & 7] + (turn(e0, 6) ^ turn(e0, 11) ^ turn(e0, 25)) +
+                uint32_t t1 = a[(7 - k) & 7] + (rotate_right(e0, 6) ^ rotate_right(e0, 11) ^ rotate_right(e0, 25)) +
                               ((e0 & a[(5 - k) & 7]) ^ (~e0 & a[(6 - k) & 7])) + round_words[i + k] + w[i + k];
                 a[(3 - k) & 7] += t1;
-                a[(7 - k) & 7] = t1 + (turn(a0, 2) ^ turn(a0, 13) ^ turn(a0, 22)) + ((a0 & b0) ^ (a0 & c0) ^ (b0 & c0));
+                a[(7 - k) & 7] = t1 + (rotate_right(a0, 2) ^ rotate_right(a0, 13) ^ rotate_right(a0, 22)) +
+                                 ((a0 & b0) ^ (a0 & c0) ^ (b0 & c0));
             }
         for (int i = 0; i < 8; i++) h[i] += a[i];
     }
@@ -87,7 +88,7 @@ __attribute__((target("sha,sse4.1"))) static void blocks_sha(uint32_t h[8], cons
     h[6] = (uint32_t)_mm_extract_epi32(cdgh, 1), h[7] = (uint32_t)_mm_extract_epi32(cdgh, 0);
 }
 
-static sha256_blocks *choose(void)
+static sha256_blocks *choose_blocks(void)
 {
     unsigned a, b, c, d, leaf7 = 0;
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) leaf7 = b;
@@ -118,11 +119,11 @@ __attribute__((target("+crypto"))) static void blocks_sha(uint32_t h[8], const u
     vst1q_u32(h + 4, efgh);
 }
 
-static sha256_blocks *choose(void) { return getauxval(AT_HWCAP) & HWCAP_SHA2 ? blocks_sha : sha256_blocks_c; }
+static sha256_blocks *choose_blocks(void) { return getauxval(AT_HWCAP) & HWCAP_SHA2 ? blocks_sha : sha256_blocks_c; }
 
 #else
 
-static sha256_blocks *choose(void) { return sha256_blocks_c; }
+static sha256_blocks *choose_blocks(void) { return sha256_blocks_c; }
 
 #endif
 
@@ -130,7 +131,7 @@ sha256_blocks *sha256_best(void)
 {
     static _Atomic(sha256_blocks *) best;
     sha256_blocks *b = best;
-    if (!b) best = b = choose();
+    if (!b) best = b = choose_blocks();
     return b;
 }
 

@@ -101,7 +101,7 @@ static int32_t next_stop(const prefix_tree *tree, const cache_text *t, int64_t m
 }
 
 /* Reserves the nodes that it will fill, to the last after which others could go on. */
-static void reserve(prefix_tree *tree, cache_text *t, int64_t n)
+static void reserve_pages(prefix_tree *tree, cache_text *t, int64_t n)
 {
     const int64_t pages = n / PAGE_TOKENS, full = tree->slots < 0 ? pages : pages - pages % SNAPSHOT_PAGES;
     int32_t at = t->prefix;
@@ -129,7 +129,7 @@ bool prefix_follow(kv_cache *c, cache_text *t, int64_t n, bool alone, const disk
         if (next >= 0 && c->tree.node[next].owner) return false;
         if (t->n_shared < most && waits_for_disk(c, t, most, now)) return false;
     }
-    reserve(&c->tree, t, n);
+    reserve_pages(&c->tree, t, n);
     return true;
 }
 

@@ -59,7 +59,7 @@ bool call_value_is_json(span s)
 }
 
 /* A member of the object `s` by one of its names. */
-static span member(span s, const char *const *names)
+static span find_member(span s, const char *const *names)
 {
     size_t i = 1;
     while (i < s.n) {
@@ -93,7 +93,7 @@ static bool from_object(call_body_walk *w, span s, span *name, span *arguments)
     static const char *const names[] = {"name", "tool_name", "function", NULL};
     static const char *const values[] = {"arguments", "parameters", NULL};
     if (!s.n || s.p[0] != '{' || !call_value_is_json(s)) return false;
-    const span quoted = member(s, names), given = member(s, values);
+    const span quoted = find_member(s, names), given = find_member(s, values);
     if (!quoted.n || quoted.p[0] != '"') return false;
     w->text.n = 0;
     *arguments = given.n ? given : span_str("{}");

@@ -188,7 +188,7 @@ static const reasoning_marks reasonings[] = {
     {NULL, NULL},
 };
 
-static bool has(span text, const char *part)
+static bool has_part(span text, const char *part)
 {
     const size_t n = strlen(part);
     for (size_t i = 0; i + n <= text.n; i++)
@@ -199,7 +199,8 @@ static bool has(span text, const char *part)
 const call_format *call_format_of_template(span template)
 {
     for (const call_format *f = call_formats; f->name; f++)
-        if (has(template, f->in_template[0]) && (!f->in_template[1] || has(template, f->in_template[1]))) return f;
+        if (has_part(template, f->in_template[0]) && (!f->in_template[1] || has_part(template, f->in_template[1])))
+            return f;
     return NULL;
 }
 
@@ -213,6 +214,6 @@ const call_format *call_format_find(const char *name)
 const reasoning_marks *reasoning_of_template(span template)
 {
     for (const reasoning_marks *m = reasonings; m->open; m++)
-        if (has(template, m->close)) return m;
+        if (has_part(template, m->close)) return m;
     return NULL;
 }

@@ -86,7 +86,7 @@ bool call_parser_wants(const call_parser_options *o, span special)
     return false;
 }
 
-static span rest(const call_parser *p) { return span_of(p->in.p + p->at, p->in.n - p->at); }
+static span rest_of_text(const call_parser *p) { return span_of(p->in.p + p->at, p->in.n - p->at); }
 
 static bool is_blank(uint8_t c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
@@ -197,7 +197,7 @@ static size_t scan_object(json_place *at, span s)
 static bool step_arguments(call_parser *p, chat_message *to)
 {
     tool_call *c = &to->calls[to->n_calls - 1];
-    const span s = rest(p);
+    const span s = rest_of_text(p);
     const size_t n = scan_object(&p->place, s);
     if (!buf_add(&c->arguments, s.p, n)) to->content.bad = true;
     p->at += n;
@@ -220,7 +220,7 @@ static bool step_tags(call_parser *p, bool last, chat_message *to)
 {
     const call_writing *w = &p->o.format->writing;
     tool_call *c = &to->calls[to->n_calls - 1];
-    span s = rest(p);
+    span s = rest_of_text(p);
     const int more = begins_with(s, w->key), over = begins_with(s, w->after);
     size_t at;
     if (more <= 0 && (more || over) && over <= 0) { /* one of both begins here */
@@ -287,7 +287,7 @@ static bool step_value(call_parser *p, bool last, chat_message *to)
 {
     const call_writing *w = &p->o.format->writing;
     buf *arguments = &to->calls[to->n_calls - 1].arguments;
-    const span s = rest(p);
+    const span s = rest_of_text(p);
     size_t at = 0;
     bool found;
     if (p->text) {
@@ -315,7 +315,7 @@ static bool step_behind(call_parser *p, bool last)
     const bool list = p->o.format->body == CALL_LIST;
     const size_t after = w->after ? strlen(w->after) : 0;
     const size_t close = list ? strlen(w->close) : 0, between = list ? strlen(w->between) : 0;
-    const span s = rest(p);
+    const span s = rest_of_text(p);
     if (s.n < after + (close > between ? close : between) && !last) return false;
     const bool more = list && s.n >= after + between && memcmp(s.p + after, w->between, between) == 0;
     const size_t used = after + (more ? between : close);
@@ -373,7 +373,7 @@ static bool left_of_call(const call_parser *p, const chat_message *to)
 /* A text that begins like an object, where the format allows calls without marks. False: wait for more. */
 static bool take_bare(call_parser *p, bool last, chat_message *to)
 {
-    span s = rest(p);
+    span s = rest_of_text(p);
     size_t from = 0;
     while (from < s.n && (is_blank(s.p[from]) || (to->n_calls && (s.p[from] == ';' || s.p[from] == ',')))) from++;
     if (from == s.n || s.p[from] != '{') {
@@ -407,9 +407,9 @@ static bool step_content(call_parser *p, bool last, chat_message *to)
     first_drop = n;
     for (int i = 0; f && i < 4 && f->drop[i]; i++) mark[n++] = f->drop[i];
     size_t at;
-    const int found = find_mark(rest(p), mark, n, &at);
-    if (found < 0 && last) at = left_of_call(p, to) ? 0 : rest(p).n;
-    const size_t used = put_text(p, &to->content, span_of(rest(p).p, at));
+    const int found = find_mark(rest_of_text(p), mark, n, &at);
+    if (found < 0 && last) at = left_of_call(p, to) ? 0 : rest_of_text(p).n;
+    const size_t used = put_text(p, &to->content, span_of(rest_of_text(p).p, at));
     if (found < 0) {
         p->at += used;
         return false;
@@ -425,9 +425,9 @@ static bool step_reasoning(call_parser *p, bool last, chat_message *to)
 {
     const char *mark[1] = {p->o.reasoning->close};
     size_t at;
-    const int found = find_mark(rest(p), mark, 1, &at);
-    if (found < 0 && last) at = rest(p).n;
-    const size_t used = put_text(p, &to->reasoning, span_of(rest(p).p, at));
+    const int found = find_mark(rest_of_text(p), mark, 1, &at);
+    if (found < 0 && last) at = rest_of_text(p).n;
+    const size_t used = put_text(p, &to->reasoning, span_of(rest_of_text(p).p, at));
     if (found < 0) {
         p->at += used;
         return false;
@@ -442,7 +442,7 @@ static bool step_call(call_parser *p, bool last, chat_message *to)
 {
     size_t skip;
     const call_format *f = p->o.format;
-    span s = rest(p);
+    span s = rest_of_text(p);
     if (begin_call(p, s, to)) return true;
     ptrdiff_t end = call_end(f, s, &skip);
     if (end < 0 && !last) return false;
@@ -466,12 +466,12 @@ static bool step_header(call_parser *p, bool last, chat_message *to)
 {
     static const char *const mark[] = {"<|message|>"};
     size_t at;
-    if (find_mark(rest(p), mark, 1, &at) < 0) {
+    if (find_mark(rest_of_text(p), mark, 1, &at) < 0) {
         if (last) p->at = p->in.n;
         return false;
     }
     p->recipient.n = 0;
-    buf_add(&p->recipient, rest(p).p, at);
+    buf_add(&p->recipient, rest_of_text(p).p, at);
     p->at += at + strlen(mark[0]);
     const char *head = buf_cstr(&p->recipient);
     p->state = strstr(head, "to=functions.") && p->o.format ? IN_CALL
@@ -489,15 +489,15 @@ static bool step_channel(call_parser *p, bool last, chat_message *to)
 {
     static const char *const mark[] = {"<|end|>", "<|call|>", "<|start|>", "<|channel|>", "<|return|>"};
     size_t at, used;
-    const int found = find_mark(rest(p), mark, 5, &at);
-    if (found < 0 && last) at = rest(p).n;
+    const int found = find_mark(rest_of_text(p), mark, 5, &at);
+    if (found < 0 && last) at = rest_of_text(p).n;
     if (p->state == IN_CALL) {
         tool_call *c = to->n_calls ? &to->calls[to->n_calls - 1] : NULL;
-        if (c && !p->left_out && !buf_add(&c->arguments, rest(p).p, at)) to->content.bad = true;
+        if (c && !p->left_out && !buf_add(&c->arguments, rest_of_text(p).p, at)) to->content.bad = true;
         if (c && !p->left_out) c->whole = found >= 0 || last;
         used = at;
     } else {
-        used = put_text(p, p->state == IN_REASONING ? &to->reasoning : &to->content, span_of(rest(p).p, at));
+        used = put_text(p, p->state == IN_REASONING ? &to->reasoning : &to->content, span_of(rest_of_text(p).p, at));
     }
     p->at += found < 0 ? used : at + strlen(mark[found]);
     if (found >= 0) p->state = IN_HEADER;

@@ -87,7 +87,7 @@ static bool shows(const chat_template *c, const char *messages, bool tools, cons
     return there;
 }
 
-static bool mentions(const chat_template *c, const char *what)
+static bool template_mentions(const chat_template *c, const char *what)
 {
     return memmem(c->source.p, c->source.n, what, strlen(what)) != NULL;
 }
@@ -161,10 +161,11 @@ static void find_caps(chat_template *c)
                                     "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"PROBE_user\"}]}"
                                   : "{\"role\":\"system\",\"content\":\"PROBE_system\"}," USER;
     k->system = shows(c, system, false, "PROBE_system");
-    k->developer = mentions(c, "developer") &&
+    k->developer = template_mentions(c, "developer") &&
                    shows(c, "{\"role\":\"developer\",\"content\":\"PROBE_system\"}," USER, false, "PROBE_system");
     k->tools = shows(c, USER, true, "PROBE_call");
-    k->short_ids = mentions(c, "length 9") || mentions(c, "|length != 9") || mentions(c, "| length != 9");
+    k->short_ids = template_mentions(c, "length 9") || template_mentions(c, "|length != 9") ||
+                   template_mentions(c, "| length != 9");
     find_calls(c);
 }
 
@@ -218,7 +219,8 @@ static bool write_context(const chat_template *c, const chat_input *in, const js
     return ok;
 }
 
-static int render(const chat_template *c, const chat_input *in, const json *messages, jinja_output *out, err *e)
+static int render_messages(const chat_template *c, const chat_input *in, const json *messages, jinja_output *out,
+                           err *e)
 {
     buf context = {0};
     json *right = chat_messages_put_right(messages, in->tools, &c->caps);
@@ -264,10 +266,10 @@ int chat_template_apply(const chat_template *c, const chat_input *in, jinja_outp
 {
     err first = {0};
     const json *messages = in->messages;
-    int rc = render(c, in, messages, out, &first);
+    int rc = render_messages(c, in, messages, out, &first);
     if (rc == ERR_FORMAT && has_late_system(messages)) { /* some want it at the beginning */
         json *moved = chat_messages_system_first(messages);
-        if (moved && !render(c, in, json_get(moved, "messages"), out, NULL)) rc = OK;
+        if (moved && !render_messages(c, in, json_get(moved, "messages"), out, NULL)) rc = OK;
         json_free(moved);
     }
     if (rc) return err_copy(e, &first);

@@ -166,7 +166,7 @@ static bool deliver_text(const session *s, int k, uint64_t *made)
 }
 
 /* Delivers the best texts; the query ends. */
-static void deliver(engine *g, session *s, uint64_t *made)
+static void deliver_beams(engine *g, session *s, uint64_t *made)
 {
     const int n = s->q.n_best > 1 ? s->q.n_best : 1;
     for (int k = 0; k < n && deliver_text(s, k, made); k++) continue;
@@ -175,7 +175,7 @@ static void deliver(engine *g, session *s, uint64_t *made)
 
 /* Chooses a session for each text that lives on: the first text of a session stays in it, the others move to sessions
  * whose texts all died. */
-static void place(engine *g, beam_group *b, const candidate *next)
+static void place_beams(engine *g, beam_group *b, const candidate *next)
 {
     bool taken[BEAMS_MAX] = {false};
     int slot[BEAMS_MAX];
@@ -226,10 +226,10 @@ static void advance(engine *g, session *first, uint64_t *made)
     bool go_on = !last && n_next == b->n && may_improve(b, q, next[0].score, length, first->room);
     b->n_cand = b->arrived = 0;
     if (!go_on && b->n_done) {
-        deliver(g, first, made);
+        deliver_beams(g, first, made);
         return;
     }
-    if (go_on) place(g, b, next);
+    if (go_on) place_beams(g, b, next);
     else session_finish(g, first, FINISH_ERROR, "no text is left to follow");
 }
 

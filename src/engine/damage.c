@@ -51,7 +51,7 @@ static int read_disks(engine *g, err *e)
     return rc;
 }
 
-static int compare(const damage *d, const ckpt *c, err *e)
+static int compare_contents(const damage *d, const ckpt *c, err *e)
 {
     for (uint32_t i = 0; i < ckpt_count(c) && !atomic_load(&d->stop); i++) {
         const ckpt_entry *t = ckpt_at(c, i);
@@ -65,12 +65,12 @@ static int compare(const damage *d, const ckpt *c, err *e)
     return ckpt_check_torn(c, e);
 }
 
-static void *hash(void *arg)
+static void *hash_contents(void *arg)
 {
     engine *g = arg;
     if (g->harm.looks) idle_begin();
     int rc = g->harm.looks || g->harm.decayed ? read_disks(g, &g->harm.found) : OK;
-    if (!g->harm.looks && !rc) rc = compare(&g->harm, g->model->weights, &g->harm.found);
+    if (!g->harm.looks && !rc) rc = compare_contents(&g->harm, g->model->weights, &g->harm.found);
     if (rc != ERR_UNAVAILABLE) g->harm.found = (err){0};
     if (!rc && !g->harm.looks) g->harm.decayed = false;
     atomic_store(&g->harm.done, true);
@@ -86,7 +86,7 @@ static void hash_begin(engine *g, bool looks)
     d->began = clock_now();
     atomic_store(&d->stop, false);
     atomic_store(&d->done, false);
-    d->hashes = pthread_create(&d->thread, NULL, hash, g) == 0;
+    d->hashes = pthread_create(&d->thread, NULL, hash_contents, g) == 0;
 }
 
 /* True: it has ended; then *found says how. */

@@ -30,7 +30,7 @@ static int open_disk(engine *g, err *e)
     return rc ? rc : disk_cache_open(&g->kv, &of, g->info.ctx, e);
 }
 
-static void wake(void *g) { engine_wake(g); }
+static void wake_engine(void *g) { engine_wake(g); }
 
 /* Whether texts of this model share pages, and go on after any of them. */
 static bool can_keep(const engine *g)
@@ -45,7 +45,7 @@ int engine_keep_folder(engine *g, const char *dir, int64_t bytes, err *e)
         return OK;
     }
     const int rc = open_disk(g, e);
-    return rc ? rc : disk_cache_folder(&g->kv, dir, bytes, wake, g, e);
+    return rc ? rc : disk_cache_folder(&g->kv, dir, bytes, wake_engine, g, e);
 }
 
 int engine_keep_file(engine *g, const char *path, err *e)

@@ -47,7 +47,7 @@ int draft_model_open(engine *g, err *e)
 }
 
 /* None where the text does not fit the small context. */
-static int add(void *self, session *s, grammar *form, err *e)
+static int draft_add_session(void *self, session *s, grammar *form, err *e)
 {
     engine *small = self;
     query q = s->q;
@@ -68,14 +68,14 @@ static int add(void *self, session *s, grammar *form, err *e)
     return t->draft.chances ? OK : err_set(e, ERR_MEMORY, "out of memory for guesses");
 }
 
-static void drop(void *self, session *s)
+static void draft_drop_session(void *self, session *s)
 {
     if (s->draft.model_session) session_drop_cache(self, s->draft.model_session);
 }
 
 /* The model_session gets the session's text; what it has read of another one counts no more. False: it cannot guess
  * now. */
-static bool follow(engine *g, session *s)
+static bool follow_target(engine *g, session *s)
 {
     session *t = s->draft.model_session;
     if (!t || s->n_ids + s->draft.n > t->n_prompt + t->room) return false;
@@ -136,13 +136,13 @@ static bool guess_once(engine *g, session **who, int n)
     return !rc;
 }
 
-static void guess(void *self, session **who, int n)
+static void model_guess(void *self, session **who, int n)
 {
     engine *g = self;
     int most = 0;
     if (g->harm.is) damage_go_on(g);
     for (int i = 0; i < n; i++) {
-        if (g->harm.is || !follow(g, who[i])) who[i]->draft.n = 0;
+        if (g->harm.is || !follow_target(g, who[i])) who[i]->draft.n = 0;
         if (who[i]->draft.n > most) most = who[i]->draft.n;
     }
     for (int k = 0; k < most && guess_once(g, who, n); k++) {} /* where there is much to read, the guesses come later */
@@ -155,9 +155,13 @@ static void guess(void *self, session **who, int n)
     }
 }
 
-static int hash(void *self, err *e) { return engine_hash_weights(self, e); }
+static int draft_hash(void *self, err *e) { return engine_hash_weights(self, e); }
 
 static void close_small(void *self) { engine_close(self); }
 
-const draft_kind draft_model = {
-    .name = "model", .guess = guess, .add = add, .drop = drop, .hash = hash, .close = close_small};
+const draft_kind draft_model = {.name = "model",
+                                .guess = model_guess,
+                                .add = draft_add_session,
+                                .drop = draft_drop_session,
+                                .hash = draft_hash,
+                                .close = close_small};

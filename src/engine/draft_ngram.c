@@ -27,10 +27,10 @@ static void guess_one(session *s)
     for (int k = 0; k < s->draft.n; k++) to[k] = ids[after + k]; /* guesses too, where the text is a loop */
 }
 
-static void guess(void *self, session **who, int n)
+static void ngram_guess(void *self, session **who, int n)
 {
     (void)self;
     for (int i = 0; i < n; i++) guess_one(who[i]);
 }
 
-const draft_kind draft_ngram = {.name = "ngram", .guess = guess};
+const draft_kind draft_ngram = {.name = "ngram", .guess = ngram_guess};

@@ -98,7 +98,7 @@ static void draw_rows(sampler *own, const engine_info *info, session *s, const f
     s->n_ids = n_ids;
 }
 
-static void work(void *arg, int worker, int workers)
+static void draw_share(void *arg, int worker, int workers)
 {
     draws *d = arg;
     (void)workers;
@@ -119,8 +119,8 @@ void draws_run(draws *d, const engine_info *info, const batch *b, const float *l
             d->task[d->n_task++] = (draw_task){s, logits + (int64_t)i * info->n_vocab};
         }
     atomic_store(&d->next, 0);
-    if (d->n_task > 1) pool_run(d->team, work, d);
-    else work(d, 0, 1);
+    if (d->n_task > 1) pool_run(d->team, draw_share, d);
+    else draw_share(d, 0, 1);
 }
 
 void draws_one(draws *d, const engine_info *info, session *s, const float *logits)

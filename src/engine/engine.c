@@ -153,7 +153,7 @@ static int tell_devices(engine *g, err *e)
 }
 
 /* Places the program on its devices; the first time what is left of their memory becomes pages. */
-static int place(engine *g, bool first, double patience, err *e)
+static int place_engine(engine *g, bool first, double patience, err *e)
 {
     const engine_options *o = &g->options;
     const program *p = g->prog;
@@ -209,12 +209,12 @@ static int place_most(engine *g, bool first, int least, double patience, err *e)
 {
     const double until = clock_now() + patience;
     g->places = g->most;
-    int rc = place(g, first, patience, e);
+    int rc = place_engine(g, first, patience, e);
     while (take_fewer(g, rc, least)) {
         const double left = until - clock_now();
         engine_unplace(g);
         *e = (err){0};
-        rc = place(g, first, engine_patience(left), e);
+        rc = place_engine(g, first, engine_patience(left), e);
     }
     return rc;
 }
@@ -332,7 +332,7 @@ static int64_t rows_of_step(const program *p, int64_t preferred)
 }
 
 /* chunk, sequences: of a step, as the devices prefer. */
-static void describe(engine *g, const engine_options *o, int chunk, int sequences)
+static void describe_engine(engine *g, const engine_options *o, int chunk, int sequences)
 {
     const model *m = g->model;
     bool whole = m->prog->needs_whole_sequence ||
@@ -386,7 +386,7 @@ int engine_of_model(engine **out, model *m, void (*drop)(model *m), const engine
     int chunk = 0, sequences = 0, rc = keep_options(g, o, e);
     if (!rc) rc = device_list_parse(&g->devices, o->devices, backends, e);
     if (!rc) plan_prefers(&g->devices, backends, &chunk, &sequences);
-    describe(g, o, chunk, sequences);
+    describe_engine(g, o, chunk, sequences);
     g->step_sequences = (int)o->step_sequences;
     if (!rc) rc = open_parts(g, e);
     if (rc) {

@@ -194,7 +194,7 @@ static bool end_faulty(engine *g, const batch *b, int32_t k, int64_t before, int
 }
 
 /* Delivers the results of a step to its sessions, some of which end here, or have ended since it was sent. */
-static void deliver(engine *g, const batch *b, engine_stats *did)
+static void deliver_batch(engine *g, const batch *b, engine_stats *did)
 {
     const step *st = &b->st;
     draws_run(g->draw, &g->info, b, plan_result(g->plan, ENTRY_HEAD));
@@ -237,7 +237,7 @@ static bool has_copy(session *s, const batch *b)
 }
 
 /* A device failed: queries with rows in the step, or with pages that were to be copied, end with its message. */
-static void fail(engine *g, const batch *b, const err *why)
+static void fail_batch(engine *g, const batch *b, const err *why)
 {
     session *const lists[] = {g->running, g->waiting};
     for (int i = 0; i < 2; i++)
@@ -360,8 +360,8 @@ int engine_infer(engine *g, bool *more, err *e)
     if (b && rc) steps_lose_slots(&g->kv, b);
     if (damaged) damage_begin(g, &why);
     else if ((!any || rc) && recovery_begin(g, b)) any = false;
-    else if (b && rc) fail(g, b, &why);
-    else if (b) deliver(g, b, &did);
+    else if (b && rc) fail_batch(g, b, &why);
+    else if (b) deliver_batch(g, b, &did);
     sessions_free_gone(g);
     const disk_turn now = disk_turn_of(g);
     disk_cache_write(&g->kv, &now);

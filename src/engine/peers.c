@@ -15,7 +15,7 @@
 
 #define EVERY 0.5 /* seconds between looks */
 
-static engine_peer *find(engine *g, const char *name)
+static engine_peer *find_peer(engine *g, const char *name)
 {
     for (int i = 0; i < g->peers.n; i++)
         if (!strcmp(g->peers.list[i].name, name)) return &g->peers.list[i];
@@ -29,7 +29,7 @@ int peers_open(engine *g, err *e)
     g->peers.before = mem_zero(DEVICES_MAX, sizeof *g->peers.before);
     if (!g->peers.list || !g->peers.before) return err_set(e, ERR_MEMORY, "out of memory for the engine");
     for (const device_entry *d = l->all; d < l->all + l->first[l->n] && g->peers.n < DEVICES_MAX; d++) {
-        if (!*d->node || find(g, d->node)) continue;
+        if (!*d->node || find_peer(g, d->node)) continue;
         g->peers.list[g->peers.n].state = ENGINE_PEER_AWAY;
         memcpy(g->peers.list[g->peers.n++].name, d->node, sizeof d->node);
     }
@@ -69,7 +69,7 @@ static void look_up(engine *g)
     const int n = g->leader ? leader_nodes(g->leader, up, DEVICES_MAX) : 0;
     for (int i = 0; i < g->peers.n; i++) g->peers.list[i].unused = true;
     for (int i = 0; i < n; i++) {
-        engine_peer *p = find(g, up[i].name);
+        engine_peer *p = find_peer(g, up[i].name);
         if (!p) continue;
         p->state = ENGINE_PEER_UP;
         p->unused = false;
@@ -106,7 +106,7 @@ static void look_away(engine *g)
 #define GREET_EVERY 5.0 /* seconds */
 
 /* Asks one that is not in use whether it is there; what has changed is told in the log. */
-static void greet(engine *g, int i, const peer_self *self)
+static void greet_peer(engine *g, int i, const peer_self *self)
 {
     char name[sizeof g->peers.list->name];
     address at;
@@ -144,7 +144,7 @@ static void *greet_spares(void *arg)
     pthread_mutex_lock(&g->lock);
     while (!g->peers.stop) {
         pthread_mutex_unlock(&g->lock);
-        for (int i = 0; i < g->peers.n; i++) greet(g, i, &self);
+        for (int i = 0; i < g->peers.n; i++) greet_peer(g, i, &self);
         const double until = clock_now() + GREET_EVERY;
         pthread_mutex_lock(&g->lock);
         while (!g->peers.stop && cond_wait(&g->peers.woken, &g->lock, until)) continue;
@@ -188,7 +188,7 @@ void peers_part(engine *g)
     const int n = g->leader && g->peers.n ? leader_nodes(g->leader, left, DEVICES_MAX) : 0;
     pthread_mutex_lock(&g->lock);
     for (int i = 0; i < n; i++) {
-        engine_peer *p = find(g, left[i].name);
+        engine_peer *p = find_peer(g, left[i].name);
         if (!p) continue;
         add_counts(p, &g->peers.before[p - g->peers.list], &left[i]);
         p->kv_usage = 0;

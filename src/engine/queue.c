@@ -149,7 +149,7 @@ int engine_add_query(engine *g, const query *q, uint64_t *id, err *e)
 }
 
 /* Under the lock. */
-static session *find(engine *g, uint64_t id)
+static session *find_session(engine *g, uint64_t id)
 {
     session *s = g->all;
     while (s && s->id != id) s = s->all_next;
@@ -159,7 +159,7 @@ static session *find(engine *g, uint64_t id)
 void engine_cancel(engine *g, uint64_t id)
 {
     pthread_mutex_lock(&g->lock);
-    session *s = find(g, id);
+    session *s = find_session(g, id);
     if (s) s->cancelled = true;
     pthread_cond_signal(&g->changed);
     pthread_mutex_unlock(&g->lock);
@@ -168,7 +168,7 @@ void engine_cancel(engine *g, uint64_t id)
 void engine_pause(engine *g, uint64_t id, bool hold)
 {
     pthread_mutex_lock(&g->lock);
-    session *s = find(g, id);
+    session *s = find_session(g, id);
     if (s) s->paused = hold;
     pthread_cond_signal(&g->changed);
     pthread_mutex_unlock(&g->lock);

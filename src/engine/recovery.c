@@ -61,7 +61,7 @@ static void end_deadly(engine *g, const err *why)
 }
 
 /* Devices are gone, as `why` says: texts go back to the queue. */
-static void begin(engine *g, const err *why, bool lost)
+static void begin_recovery(engine *g, const err *why, bool lost)
 {
     const double now = clock_now();
     const bool made = g->away.made != g->stats.generated_tokens;
@@ -94,7 +94,7 @@ bool recovery_begin(engine *g, const batch *failed)
         note_losses(g, b);
         steps_lose_slots(&g->kv, b);
     }
-    begin(g, &why, true);
+    begin_recovery(g, &why, true);
     log_line(LOG_WARN, "%s: texts wait up to %.0f s for it", why.msg, g->options.peer_wait);
     return true;
 }
@@ -106,7 +106,7 @@ bool recovery_leaves(engine *g)
     if (!g->leader || !leader_is_left(g->leader, &why)) return false;
     if (!spares_turn(&other, why.who)) return false;
     if (steps_under_way(&g->steps)) return true;
-    begin(g, &why, false);
+    begin_recovery(g, &why, false);
     log_line(LOG_INFO, "%s: its spare takes its part", why.msg);
     return true;
 }

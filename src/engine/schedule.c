@@ -334,7 +334,7 @@ static bool make_places(engine *g, const session *s)
 }
 
 /* 0: s runs; ERR_BUSY: not now; another code: it cannot. */
-static int place(engine *g, session *s, err *e)
+static int place_session(engine *g, session *s, err *e)
 {
     if (!s->admitted && g->n_running && !has_room(g, s)) return ERR_BUSY;
     if (g->running && (session_is_suspect(s) || session_is_suspect(g->running))) return ERR_BUSY; /* it runs alone */
@@ -353,7 +353,7 @@ bool schedule_place(engine *g, session *s)
     pthread_mutex_lock(&g->lock);
     const bool may = !s->paused && !s->cancelled;
     pthread_mutex_unlock(&g->lock);
-    return may && g->n_running < g->info.max_batch && place(g, s, &(err){0}) == OK;
+    return may && g->n_running < g->info.max_batch && place_session(g, s, &(err){0}) == OK;
 }
 
 void schedule_admit(engine *g)
@@ -363,7 +363,7 @@ void schedule_admit(engine *g)
         if (s->yields && !in_flight(s)) give_up_cache(g, s);
     for (session *s; (s = next_waiting(g));) {
         err e = {0};
-        const int rc = place(g, s, &e);
+        const int rc = place_session(g, s, &e);
         if (rc == ERR_BUSY) return; /* nobody overtakes */
         if (rc) session_finish(g, s, FINISH_ERROR, e.msg);
     }

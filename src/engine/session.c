@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* A copy of an array of a query, NULL where it is empty; *ok turns false where there is no memory. */
-static void *copy(const void *from, int32_t n, size_t each, bool *ok)
+static void *copy_list(const void *from, int32_t n, size_t each, bool *ok)
 {
     void *own = n > 0 && *ok ? mem_array((size_t)n, each) : NULL;
     if (own) memcpy(own, from, (size_t)n * each);
@@ -39,10 +39,10 @@ int session_new(session **out, const query *q, const program *p, int64_t ctx, er
     s->q.enc_ids = s->enc_ids = q->n_enc && ok ? mem_array(q->n_enc, sizeof *s->enc_ids) : NULL;
     if (s->enc_ids) memcpy(s->enc_ids, q->enc_ids, q->n_enc * sizeof *s->enc_ids);
     else ok = ok && s->encoded;
-    s->q.bias = copy(q->bias, q->n_bias, sizeof *q->bias, &ok);
-    s->q.stop_ids = copy(q->stop_ids, q->n_stop_ids, sizeof *q->stop_ids, &ok);
-    s->q.allowed = copy(q->allowed, q->n_allowed, sizeof *q->allowed, &ok);
-    s->q.bad = copy(q->bad, q->n_bad, sizeof *q->bad, &ok);
+    s->q.bias = copy_list(q->bias, q->n_bias, sizeof *q->bias, &ok);
+    s->q.stop_ids = copy_list(q->stop_ids, q->n_stop_ids, sizeof *q->stop_ids, &ok);
+    s->q.allowed = copy_list(q->allowed, q->n_allowed, sizeof *q->allowed, &ok);
+    s->q.bad = copy_list(q->bad, q->n_bad, sizeof *q->bad, &ok);
     if (ok && (q->n_bad || q->min_tokens > 0)) {
         s->banned = mem_array(EOS_MAX + (size_t)q->n_stop_ids + (size_t)q->n_bad, sizeof *s->banned);
         ok = s->banned != NULL;

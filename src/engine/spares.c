@@ -12,7 +12,7 @@ bool spares_any(const device_list *l)
 
 bool spares_exist(const device_list *l) { return l->first[l->n] > l->n; }
 
-static bool turn(device_list *l, span node)
+static bool turn_to_spare(device_list *l, span node)
 {
     bool any = false;
     for (int i = 0; i < l->n; i++) {
@@ -29,7 +29,7 @@ bool spares_turn(device_list *l, const char *who)
     bool any = false;
     for (size_t n; *who && !any; who += n + (who[n] != 0)) {
         n = strcspn(who, " ");
-        any = turn(l, span_of(who, n));
+        any = turn_to_spare(l, span_of(who, n));
     }
     return any;
 }

@@ -324,7 +324,7 @@ static int find_files(ckpt *c, err *e)
     return rc ? err_wrap(e, "%s", c->path) : OK;
 }
 
-static int finish(ckpt *c, err *e)
+static int finish_ckpt(ckpt *c, err *e)
 {
     int rc = OK;
     if (c->n == 0 && !c->format->may_be_empty) return err_set(e, ERR_FORMAT, "%s: holds no tensors", c->path);
@@ -407,7 +407,7 @@ int ckpt_open(ckpt **out, const char *path, err *e)
     ckpt *c = ckpt_new(path);
     if (!c) return no_memory(e);
     int rc = open_path(c, path, e);
-    if (!rc) rc = finish(c, e);
+    if (!rc) rc = finish_ckpt(c, e);
     if (rc) ckpt_close(c);
     else *out = c;
     return rc;
@@ -425,7 +425,7 @@ int ckpt_open_bytes(ckpt **out, span bytes, const char *name, err *e)
         c->file[c->n_file++] = (mapped_file){.path = c->path, .bytes = bytes};
         rc = list_file(c, 0, e);
     }
-    if (!rc) rc = finish(c, e);
+    if (!rc) rc = finish_ckpt(c, e);
     if (rc) ckpt_close(c);
     else *out = c;
     return rc;
@@ -441,7 +441,7 @@ int ckpt_begin_listed(ckpt **out, const char *path, const char *name, const char
     return c->format ? open_source(c, path, &file, e) : err_set(e, ERR_FORMAT, "unknown format \"%.40s\"", format);
 }
 
-int ckpt_finish_listed(ckpt *c, err *e) { return finish(c, e); }
+int ckpt_finish_listed(ckpt *c, err *e) { return finish_ckpt(c, e); }
 
 void ckpt_close(ckpt *c)
 {
@@ -504,13 +504,13 @@ bool ckpt_entry_mapped(const ckpt *c, const ckpt_entry *t)
 const file_folder *ckpt_folder(const ckpt *c) { return &c->files; }
 
 /* The value of a key of a self-contained model. */
-static const char *said(const ckpt *c, const char *key)
+static const char *metadata_text(const ckpt *c, const char *key)
 {
     return json_get(c->metadata, SELF_LAYOUT) ? json_str(json_get(c->metadata, key), NULL) : NULL;
 }
 
-const char *ckpt_own_spec(const ckpt *c) { return said(c, SELF_SPEC); }
-const char *ckpt_tokenizer_file(const ckpt *c) { return said(c, SELF_TOKENIZER); }
+const char *ckpt_own_spec(const ckpt *c) { return metadata_text(c, SELF_SPEC); }
+const char *ckpt_tokenizer_file(const ckpt *c) { return metadata_text(c, SELF_TOKENIZER); }
 
 const json *ckpt_side_json(ckpt *c, const char *name, err *e)
 {

@@ -60,7 +60,7 @@ static int list_folder(const char *dir, char ***names, size_t *n, err *e)
 
 /* Keeps the names that match a rule; a rule with an exact name keeps one. Returns their number; 0: all are kept. */
 typedef bool name_rule(const char *name);
-static size_t keep(char **names, size_t *n, name_rule *rule)
+static size_t keep_names(char **names, size_t *n, name_rule *rule)
 {
     size_t hits = 0;
     for (size_t i = 0; i < *n; i++) hits += rule(names[i]);
@@ -159,7 +159,7 @@ int ckpt_pick_files(const char *dir, char ***names, size_t *n, err *e)
     int rc = list_folder(dir, names, n, e);
     if (rc) return rc;
     for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
-        size_t hits = keep(*names, n, order[i].rule);
+        size_t hits = keep_names(*names, n, order[i].rule);
         if (hits > 1 && !order[i].many)
             return err_set(e, ERR_USAGE, "%s: holds several models (%s, %s): name one of the files", dir, (*names)[0],
                            (*names)[1]);

@@ -81,7 +81,7 @@ static int read_kept(const parts *p, uint32_t f, const file_id *id, const char *
 }
 
 /* Digests that are remembered; state HASH_OLD: one from before `since`, to compare with. */
-static int remember(parts *p, const char *cache, int64_t since, int threads, err *e)
+static int remember_sums(parts *p, const char *cache, int64_t since, int threads, err *e)
 {
     for (uint32_t f = 0; f < ckpt_file_count(p->c); f++) {
         file_sums sums = {0};
@@ -111,7 +111,7 @@ static bool is_settled(const ckpt *c, uint32_t f, file_id *id)
 }
 
 /* Adds digests that are new to what is kept of each file. */
-static void keep(const parts *p, const char *cache)
+static void keep_sums(const parts *p, const char *cache)
 {
     const int64_t now = contents_clock();
     for (uint32_t f = 0; f < ckpt_file_count(p->c); f++) {
@@ -174,11 +174,11 @@ static int find_decay(const parts *p, const char *cache, err *e)
 static int hash_parts(parts *p, const char *cache, int64_t since, int threads, err *e)
 {
     p->oldest = contents_clock();
-    int rc = cache ? remember(p, cache, since, threads, e) : OK;
+    int rc = cache ? remember_sums(p, cache, since, threads, e) : OK;
     if (!rc) hash_rest(p, threads);
     if (!rc) rc = ckpt_check_torn(p->c, e);
     if (!rc && cache) rc = find_decay(p, cache, e);
-    if (!rc && cache) keep(p, cache);
+    if (!rc && cache) keep_sums(p, cache);
     return rc;
 }
 

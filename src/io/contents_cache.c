@@ -45,7 +45,7 @@ static int by_place(const void *pa, const void *pb)
 }
 
 /* Nothing, where the bytes are not what contents_cache_write writes about this file. */
-static int parse(file_sums *out, span all, const file_id *id, err *e)
+static int parse_sums(file_sums *out, span all, const file_id *id, err *e)
 {
     buf head = {0};
     uint8_t digest[SHA256_BYTES];
@@ -78,7 +78,7 @@ int contents_cache_read(file_sums *out, const char *dir, const file_id *id, err 
     if (!path) return no_memory(e);
     int rc = OK;
     if (file_map(&m, path, NULL) == OK) {
-        rc = parse(out, file_bytes(m), id, e);
+        rc = parse_sums(out, file_bytes(m), id, e);
         if (file_torn(m)) out->n = 0;
         file_unmap(m);
     }

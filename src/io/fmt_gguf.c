@@ -39,17 +39,17 @@ typedef struct gguf_reader {
     err *e;
 } gguf_reader;
 
-static int bad(gguf_reader *r, const char *why)
+static int refuse_gguf(gguf_reader *r, const char *why)
 {
     return err_set(r->e, ERR_FORMAT, "GGUF, byte %zu: %s", r->in.at, why);
 }
-static int ends_early(gguf_reader *r) { return bad(r, "the file ends too early: incomplete download?"); }
+static int ends_early(gguf_reader *r) { return refuse_gguf(r, "the file ends too early: incomplete download?"); }
 static int no_memory(gguf_reader *r) { return err_set(r->e, ERR_MEMORY, "out of memory"); }
 
 static int read_string(gguf_reader *r, uint64_t max, span *out)
 {
     uint64_t n = cursor_u64(&r->in);
-    if (!r->in.bad && n > max) return bad(r, "a string is too long");
+    if (!r->in.bad && n > max) return refuse_gguf(r, "a string is too long");
     *out = cursor_take(&r->in, n);
     return r->in.bad ? ends_early(r) : OK;
 }
@@ -101,7 +101,7 @@ static int read_scalar(gguf_reader *r, const char *key, uint32_t type, uint64_t 
 {
     span s = cursor_take(&r->in, type_info[type].bytes);
     if (r->in.bad) return ends_early(r);
-    if (type == GGUF_BOOL && *s.p > 1) return bad(r, "a bool is neither 0 nor 1");
+    if (type == GGUF_BOOL && *s.p > 1) return refuse_gguf(r, "a bool is neither 0 nor 1");
     if (type_info[type].kind == META_FLOAT && !isfinite(float_at(s.p, type)))
         return err_set(r->e, ERR_FORMAT, "GGUF key \"%s\" is not a finite number", key);
     if (type_info[type].kind == META_INT) *as_int = (uint64_t)int_at(s.p, type);
@@ -131,10 +131,11 @@ static int read_array(gguf_reader *r, const char *key, span key_span)
     uint32_t type = cursor_u32(&r->in);
     uint64_t count = cursor_u64(&r->in);
     if (r->in.bad) return ends_early(r);
-    if (type >= GGUF_TYPE_COUNT || type == GGUF_ARRAY) return bad(r, "an array of arrays, or of an unknown type");
+    if (type >= GGUF_TYPE_COUNT || type == GGUF_ARRAY)
+        return refuse_gguf(r, "an array of arrays, or of an unknown type");
     bool strings = type == GGUF_STRING;
     if (!cursor_has(&r->in, count, strings ? 8 : type_info[type].bytes))
-        return bad(r, "an array has more elements than the file has bytes for");
+        return refuse_gguf(r, "an array has more elements than the file has bytes for");
     ckpt_array a = {.kind = type_info[type].kind, .count = count, .data = r->in.p + r->in.at, .type = type};
     if (strings) {
         for (uint64_t i = 0; i < count; i++) {
@@ -155,7 +156,7 @@ static int note_special(gguf_reader *r, const char *key, uint32_t type, uint64_t
 {
     if (strcmp(key, "general.alignment") == 0) {
         if (type != GGUF_U32 || v < ALIGN_MIN || v > ALIGN_MAX || (v & (v - 1)) != 0)
-            return bad(r, "general.alignment is not a power of two between 8 and 65536");
+            return refuse_gguf(r, "general.alignment is not a power of two between 8 and 65536");
         r->alignment = v;
     }
     if (strcmp(key, "split.no") == 0) r->split_no = v;
@@ -169,7 +170,7 @@ static int read_key_value(gguf_reader *r)
     span name, text;
     int rc = read_string(r, KEY_MAX, &name);
     if (rc) return rc;
-    if (name.n == 0 || !is_text(name)) return bad(r, "a key is empty or not text");
+    if (name.n == 0 || !is_text(name)) return refuse_gguf(r, "a key is empty or not text");
     if (map_get(&r->keys, name) != MAP_NONE)
         return err_set(r->e, ERR_FORMAT, "GGUF key \"%.*s\" appears twice", (int)name.n, (const char *)name.p);
     if (!map_put(&r->keys, name, 0)) return no_memory(r);
@@ -179,7 +180,7 @@ static int read_key_value(gguf_reader *r)
     uint32_t type = cursor_u32(&r->in);
     uint64_t value = 0;
     if (r->in.bad) return ends_early(r);
-    if (type >= GGUF_TYPE_COUNT) return bad(r, "a value of an unknown type");
+    if (type >= GGUF_TYPE_COUNT) return refuse_gguf(r, "a value of an unknown type");
     if (type == GGUF_ARRAY) return read_array(r, key, name);
     ckpt_array one = {.kind = type_info[type].kind, .count = 1, .data = r->in.p + r->in.at, .type = type};
     if (type == GGUF_STRING) {
@@ -213,11 +214,11 @@ static int read_tensor(gguf_reader *r, uint64_t data_at, bool list)
     if (rc) return rc;
     uint32_t rank = cursor_u32(&r->in);
     if (r->in.bad) return ends_early(r);
-    if (rank < 1 || rank > GGUF_DIMS_MAX) return bad(r, "a tensor does not have 1 to 4 dimensions");
+    if (rank < 1 || rank > GGUF_DIMS_MAX) return refuse_gguf(r, "a tensor does not have 1 to 4 dimensions");
     shape dims = {.rank = (int)rank};
     for (uint32_t i = 0; i < rank; i++) { /* the file has the contiguous dimension first */
         uint64_t d = cursor_u64(&r->in);
-        if (!r->in.bad && (d < 1 || d > INT64_MAX)) return bad(r, "a dimension is zero or too large");
+        if (!r->in.bad && (d < 1 || d > INT64_MAX)) return refuse_gguf(r, "a dimension is zero or too large");
         dims.dim[rank - 1 - i] = (int64_t)d;
     }
     uint32_t type = cursor_u32(&r->in);
@@ -260,13 +261,14 @@ static int read_header(gguf_reader *r)
     uint32_t version = cursor_u32(&r->in);
     r->tensors = cursor_u64(&r->in);
     uint64_t keys = cursor_u64(&r->in);
-    if (r->in.bad || !span_is(magic, "GGUF")) return bad(r, "not a GGUF header");
-    if ((version & 0xffff) == 0) return bad(r, "a big-endian file: convert it first");
+    if (r->in.bad || !span_is(magic, "GGUF")) return refuse_gguf(r, "not a GGUF header");
+    if ((version & 0xffff) == 0) return refuse_gguf(r, "a big-endian file: convert it first");
     if (version != 2 && version != 3)
         return err_set(r->e, ERR_FORMAT, "GGUF version %u is not known (2 and 3 are)", version);
-    if (keys > KEYS_MAX || !cursor_has(&r->in, keys, KEY_VALUE_MIN)) return bad(r, "more keys than the file can hold");
+    if (keys > KEYS_MAX || !cursor_has(&r->in, keys, KEY_VALUE_MIN))
+        return refuse_gguf(r, "more keys than the file can hold");
     if (r->tensors > CKPT_TENSORS_MAX || !cursor_has(&r->in, r->tensors, TENSOR_MIN))
-        return bad(r, "more tensors than the file can hold");
+        return refuse_gguf(r, "more tensors than the file can hold");
     for (uint64_t i = 0; i < keys; i++) {
         int rc = read_key_value(r);
         if (rc) return rc;

@@ -39,7 +39,7 @@ typedef struct pickle_reader {
     err *e;
 } pickle_reader;
 
-static int bad(pickle_reader *r, const char *why) { return err_set(r->e, ERR_FORMAT, "pickle: %s", why); }
+static int refuse_archive(pickle_reader *r, const char *why) { return err_set(r->e, ERR_FORMAT, "pickle: %s", why); }
 static int no_memory(pickle_reader *r) { return err_set(r->e, ERR_MEMORY, "out of memory"); }
 
 /* ---- containers */
@@ -70,14 +70,14 @@ static int load_zip(pickle_reader *r, span all, const zip *z)
     for (uint32_t i = 0; i < z->n; i++) {
         span here;
         if (!is_root_pickle(z->entry[i].name, &here)) continue;
-        if (root) return bad(r, "two files data.pkl");
+        if (root) return refuse_archive(r, "two files data.pkl");
         root = &z->entry[i];
         folder = here;
     }
     if (!root) return err_set(r->e, ERR_FORMAT, "a ZIP file, but not one that torch.save wrote (no data.pkl)");
     const zip_entry *order = find_in(z, folder, "byteorder", span_of("", 0));
     if (order && !span_is(span_of(all.p + order->offset, (size_t)order->bytes), "little"))
-        return bad(r, "not in little-endian order");
+        return refuse_archive(r, "not in little-endian order");
     cursor in = cursor_of(span_of(all.p + root->offset, (size_t)root->bytes));
     int rc = pickle_load(&r->p, &in, &r->root, r->e);
     for (size_t i = 0; i < r->world.n && !rc; i++) {
@@ -98,19 +98,21 @@ static int place_legacy(pickle_reader *r, cursor *in)
     int rc = pickle_load(&r->p, in, &keys, r->e);
     if (rc) return rc;
     pickle_value list = *pickle_at(&r->p, keys);
-    if (list.kind != PV_LIST) return bad(r, "no list of storages");
+    if (list.kind != PV_LIST) return refuse_archive(r, "no list of storages");
     for (uint32_t i = 0; i < list.n; i++) {
         uint32_t k = map_get(&r->world.keys, pickle_text(&r->p, list.item[i]));
         uint64_t count = cursor_u64(in), bytes;
         torch_blob *b = k == MAP_NONE ? NULL : &r->world.blob[k];
-        if (!b || b->placed) return bad(r, "the list of storages names one that no tensor uses, or one twice");
-        if (!in->bad && count != b->count) return bad(r, "a storage whose size is not the one that was said");
-        if (!mem_mul(count, b->element, &bytes)) return bad(r, "a storage of impossible size");
+        if (!b || b->placed)
+            return refuse_archive(r, "the list of storages names one that no tensor uses, or one twice");
+        if (!in->bad && count != b->count)
+            return refuse_archive(r, "a storage whose size is not the one that was said");
+        if (!mem_mul(count, b->element, &bytes)) return refuse_archive(r, "a storage of impossible size");
         b->offset = in->at;
         b->bytes = bytes;
         b->placed = true;
         cursor_take(in, bytes);
-        if (in->bad) return bad(r, "the file ends inside a storage: incomplete download?");
+        if (in->bad) return refuse_archive(r, "the file ends inside a storage: incomplete download?");
     }
     return OK;
 }
@@ -126,12 +128,13 @@ static int load_legacy(pickle_reader *r, span all)
         return err_set(r->e, ERR_FORMAT, "a pickle, but not one that torch.save wrote");
     if ((rc = pickle_load(&r->p, &in, &v, r->e))) return rc;
     x = pickle_at(&r->p, v);
-    if (x->kind != PV_INT || x->i != PROTOCOL_VERSION) return bad(r, "a version of torch.save that is not known");
+    if (x->kind != PV_INT || x->i != PROTOCOL_VERSION)
+        return refuse_archive(r, "a version of torch.save that is not known");
     if ((rc = pickle_load(&r->p, &in, &v, r->e))) return rc;
     x = pickle_at(&r->p, v);
     for (uint32_t i = 0; x->kind == PV_DICT && i + 1 < x->n; i += 2)
         if (pickle_is_text(&r->p, x->item[i], "little_endian") && !pickle_at(&r->p, x->item[i + 1])->i)
-            return bad(r, "not in little-endian order");
+            return refuse_archive(r, "not in little-endian order");
     if ((rc = pickle_load(&r->p, &in, &r->root, r->e))) return rc;
     return place_legacy(r, &in);
 }
@@ -147,7 +150,7 @@ static int holds_tensor(pickle_reader *r, pv v, int depth, bool *yes)
 {
     const pickle_value *x = pickle_at(&r->p, v);
     *yes = torch_tensor_of(&r->p, v) != NULL || r->known[v] >= HOLDS_TENSORS;
-    if (depth > DEPTH_MAX) return bad(r, "nested too deeply");
+    if (depth > DEPTH_MAX) return refuse_archive(r, "nested too deeply");
     if (*yes || r->known[v] != UNKNOWN || (x->kind != PV_DICT && !is_list(x))) return OK;
     int rc = OK;
     r->known[v] = ASKING; /* a container inside itself finds this */
@@ -175,7 +178,7 @@ static int unwrap(pickle_reader *r, pv *weights)
     for (int depth = 0; depth < DEPTH_MAX; depth++) {
         const pickle_value *x = pickle_at(&r->p, *weights);
         pv inner = *weights;
-        if (x->kind != PV_DICT) return bad(r, "the top is not a dict of tensors");
+        if (x->kind != PV_DICT) return refuse_archive(r, "the top is not a dict of tensors");
         for (size_t i = 0; i < sizeof usual / sizeof *usual && inner == *weights; i++) {
             pv candidate;
             bool yes = false;
@@ -187,7 +190,7 @@ static int unwrap(pickle_reader *r, pv *weights)
         if (inner == *weights) return OK;
         *weights = inner;
     }
-    return bad(r, "wrapped too often");
+    return refuse_archive(r, "wrapped too often");
 }
 
 static int add_found(pickle_reader *r, const char *name, size_t n, const torch_tensor *t)
@@ -197,7 +200,7 @@ static int add_found(pickle_reader *r, const char *name, size_t n, const torch_t
         r->found[known].tensor = t;
         return OK;
     }
-    if (r->n >= CKPT_TENSORS_MAX) return bad(r, "too many tensors");
+    if (r->n >= CKPT_TENSORS_MAX) return refuse_archive(r, "too many tensors");
     char *copy = arena_strn(&r->p.mem, name, n);
     if (!copy || !mem_grow((void **)&r->found, &r->cap, r->n + 1, sizeof *r->found) ||
         !map_put(&r->names, span_of(copy, n), (uint32_t)r->n))
@@ -214,16 +217,16 @@ static int extend_name(pickle_reader *r, char *name, size_t *n, pv key)
     span s = pickle_text(&r->p, key);
     if (x->kind == PV_INT) s = span_of(number, (size_t)snprintf(number, sizeof number, "%lld", (long long)x->i));
     else if (x->kind != PV_STR && x->kind != PV_BYTES)
-        return bad(r, "a key of a dict of tensors is neither text nor a number");
-    if (s.n && memchr(s.p, 0, s.n)) return bad(r, "a key with a zero byte");
-    if (s.n > CKPT_NAME_MAX || *n + s.n + 1 > CKPT_NAME_MAX) return bad(r, "a name is too long");
+        return refuse_archive(r, "a key of a dict of tensors is neither text nor a number");
+    if (s.n && memchr(s.p, 0, s.n)) return refuse_archive(r, "a key with a zero byte");
+    if (s.n > CKPT_NAME_MAX || *n + s.n + 1 > CKPT_NAME_MAX) return refuse_archive(r, "a name is too long");
     if (*n) name[(*n)++] = '.';
     if (s.n) memcpy(name + *n, s.p, s.n);
     *n += s.n;
     return OK;
 }
 
-static int collect(pickle_reader *r, pv v, char *name, size_t n, int depth)
+static int collect_tensors(pickle_reader *r, pv v, char *name, size_t n, int depth)
 {
     const pickle_value x = *pickle_at(&r->p, v);
     const torch_tensor *t = torch_tensor_of(&r->p, v);
@@ -231,20 +234,20 @@ static int collect(pickle_reader *r, pv v, char *name, size_t n, int depth)
     if (t) return add_found(r, name, n, t);
     int rc = holds_tensor(r, v, depth, &yes);
     if (rc || !yes) return rc;
-    if (r->known[v] == TAKEN) return bad(r, "a dict of tensors lies in itself, or in two places");
+    if (r->known[v] == TAKEN) return refuse_archive(r, "a dict of tensors lies in itself, or in two places");
     r->known[v] = TAKEN;
     for (uint32_t i = 0; x.kind == PV_DICT && i + 1 < x.n && !rc; i += 2) {
         size_t longer = n;
         if ((rc = holds_tensor(r, x.item[i + 1], depth + 1, &yes)) || !yes) continue;
         rc = extend_name(r, name, &longer, x.item[i]);
-        if (!rc) rc = collect(r, x.item[i + 1], name, longer, depth + 1);
+        if (!rc) rc = collect_tensors(r, x.item[i + 1], name, longer, depth + 1);
     }
     for (uint32_t i = 0; is_list(&x) && i < x.n && !rc; i++) {
         char number[16];
         int digits = snprintf(number, sizeof number, "%s%u", n ? "." : "", i);
-        if (n + (size_t)digits > CKPT_NAME_MAX) return bad(r, "a name is too long");
+        if (n + (size_t)digits > CKPT_NAME_MAX) return refuse_archive(r, "a name is too long");
         memcpy(name + n, number, (size_t)digits);
-        rc = collect(r, x.item[i], name, n + (size_t)digits, depth + 1);
+        rc = collect_tensors(r, x.item[i], name, n + (size_t)digits, depth + 1);
     }
     return rc;
 }
@@ -305,9 +308,9 @@ static int list_found(pickle_reader *r)
 /* ---- what is not a tensor, as JSON */
 
 /* Counts a visit of a plain value: shared lists could make a small file endless to print. */
-static int visit(pickle_reader *r, int depth)
+static int visit_value(pickle_reader *r, int depth)
 {
-    if (depth > DEPTH_MAX) return bad(r, "nested too deeply");
+    if (depth > DEPTH_MAX) return refuse_archive(r, "nested too deeply");
     if (++r->visits > VISITS_MAX) return err_set(r->e, ERR_LIMIT, "pickle: too many values to walk");
     return OK;
 }
@@ -342,7 +345,7 @@ static int add_members(pickle_reader *r, json *to, pv v, pv skip, int depth)
 static int add_json(pickle_reader *r, json *to, const char *key, pv v, pv skip, int depth)
 {
     const pickle_value *x = pickle_at(&r->p, v);
-    int rc = visit(r, depth);
+    int rc = visit_value(r, depth);
     json *made;
     if (rc || v == skip) return rc;
     switch (x->kind) {
@@ -394,8 +397,8 @@ static int list_all(pickle_reader *r)
     r->known = mem_zero(r->p.n, 1);
     if (!r->known) return no_memory(r);
     int rc = unwrap(r, &weights);
-    if (!rc) rc = collect(r, weights, name, 0, 0);
-    if (!rc && r->n == 0) rc = bad(r, "holds no tensors");
+    if (!rc) rc = collect_tensors(r, weights, name, 0, 0);
+    if (!rc && r->n == 0) rc = refuse_archive(r, "holds no tensors");
     if (!rc) rc = list_found(r);
     return rc ? rc : set_config(r, weights);
 }

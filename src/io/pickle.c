@@ -29,12 +29,12 @@ typedef struct pickle_run {
     err *e;
 } pickle_run;
 
-static int bad(pickle_run *m, const char *why)
+static int refuse_pickle(pickle_run *m, const char *why)
 {
     return err_set(m->e, ERR_FORMAT, "pickle, byte %zu: %s", m->in->at - m->start, why);
 }
-static int ends_early(pickle_run *m) { return bad(m, "ends too early"); }
-static int underflow(pickle_run *m) { return bad(m, "the stack is empty"); }
+static int ends_early(pickle_run *m) { return refuse_pickle(m, "ends too early"); }
+static int underflow(pickle_run *m) { return refuse_pickle(m, "the stack is empty"); }
 
 static int short_of_memory(pickle_run *m)
 {
@@ -82,9 +82,9 @@ bool pickle_is_text(const pickle *p, pv v, const char *s) { return span_is(pickl
 
 /* ---- stack and memo */
 
-static int push(pickle_run *m, pv v)
+static int push_value(pickle_run *m, pv v)
 {
-    if (m->n >= STACK_MAX) return bad(m, "the stack is too deep");
+    if (m->n >= STACK_MAX) return refuse_pickle(m, "the stack is too deep");
     if (!mem_grow((void **)&m->stack, &m->cap, m->n + 1, sizeof *m->stack)) return short_of_memory(m);
     m->stack[m->n++] = v;
     return OK;
@@ -93,13 +93,13 @@ static int push(pickle_run *m, pv v)
 static int push_new(pickle_run *m, pickle_value v)
 {
     pv made;
-    return pickle_new(m->p, v, &made) ? push(m, made) : short_of_memory(m);
+    return pickle_new(m->p, v, &made) ? push_value(m, made) : short_of_memory(m);
 }
 
 static size_t floor_of(const pickle_run *m) { return m->marks ? m->mark[m->marks - 1] : 0; }
 
 /* The k-th value from the top (1 = top) above the last mark. */
-static int look(pickle_run *m, size_t k, pv *out)
+static int look_at(pickle_run *m, size_t k, pv *out)
 {
     if (m->n < floor_of(m) + k) return underflow(m);
     *out = m->stack[m->n - k];
@@ -108,14 +108,14 @@ static int look(pickle_run *m, size_t k, pv *out)
 
 static int pop(pickle_run *m, pv *out)
 {
-    int rc = look(m, 1, out);
+    int rc = look_at(m, 1, out);
     if (!rc) m->n--;
     return rc;
 }
 
 static int push_mark(pickle_run *m)
 {
-    if (m->marks >= STACK_MAX) return bad(m, "too many marks");
+    if (m->marks >= STACK_MAX) return refuse_pickle(m, "too many marks");
     if (!mem_grow((void **)&m->mark, &m->mark_cap, m->marks + 1, sizeof *m->mark)) return short_of_memory(m);
     m->mark[m->marks++] = m->n;
     return OK;
@@ -123,43 +123,43 @@ static int push_mark(pickle_run *m)
 
 static int pop_mark(pickle_run *m, size_t *height)
 {
-    if (!m->marks) return bad(m, "no mark");
+    if (!m->marks) return refuse_pickle(m, "no mark");
     *height = m->mark[--m->marks];
     return OK;
 }
 
 /* Moves the values above `height` into a new tuple, list or set that takes their place. */
-static int gather(pickle_run *m, pv_kind kind, size_t height)
+static int gather_items(pickle_run *m, pv_kind kind, size_t height)
 {
     pv made;
     if (!pickle_new(m->p, (pickle_value){.kind = kind}, &made)) return short_of_memory(m);
     for (size_t i = height; i < m->n; i++)
         if (!pickle_push_item(m->p, made, m->stack[i])) return short_of_memory(m);
     m->n = height;
-    return push(m, made);
+    return push_value(m, made);
 }
 
 static int gather_marked(pickle_run *m, pv_kind kind)
 {
     size_t height = 0;
     int rc = pop_mark(m, &height);
-    if (!rc && kind == PV_DICT && (m->n - height) % 2) rc = bad(m, "a dict with a key but no value");
-    return rc ? rc : gather(m, kind, height);
+    if (!rc && kind == PV_DICT && (m->n - height) % 2) rc = refuse_pickle(m, "a dict with a key but no value");
+    return rc ? rc : gather_items(m, kind, height);
 }
 
 static int gather_top(pickle_run *m, size_t n)
 {
     pv ignored;
-    int rc = look(m, n, &ignored);
-    return rc ? rc : gather(m, PV_TUPLE, m->n - n);
+    int rc = look_at(m, n, &ignored);
+    return rc ? rc : gather_items(m, PV_TUPLE, m->n - n);
 }
 
 static int put_memo(pickle_run *m, uint64_t number)
 {
     pv top;
-    int rc = look(m, 1, &top);
+    int rc = look_at(m, 1, &top);
     if (rc) return rc;
-    if (number > m->in->at - m->start) return bad(m, "a memo number out of sequence");
+    if (number > m->in->at - m->start) return refuse_pickle(m, "a memo number out of sequence");
     size_t old = m->memo_cap;
     if (!mem_grow((void **)&m->memo, &m->memo_cap, number + 1, sizeof *m->memo)) return short_of_memory(m);
     memset(m->memo + old, 0, (m->memo_cap - old) * sizeof *m->memo);
@@ -170,13 +170,13 @@ static int put_memo(pickle_run *m, uint64_t number)
 
 static int get_memo(pickle_run *m, uint64_t number)
 {
-    if (number >= m->memo_cap || !m->memo[number]) return bad(m, "a memo number that was never set");
-    return push(m, m->memo[number] - 1);
+    if (number >= m->memo_cap || !m->memo[number]) return refuse_pickle(m, "a memo number that was never set");
+    return push_value(m, m->memo[number] - 1);
 }
 
 /* ---- numbers and text */
 
-static int take(pickle_run *m, uint64_t n, span *out)
+static int take_bytes(pickle_run *m, uint64_t n, span *out)
 {
     *out = cursor_take(m->in, n);
     return m->in->bad ? ends_early(m) : OK;
@@ -206,8 +206,8 @@ static int push_float(pickle_run *m, double v) { return push_new(m, (pickle_valu
 
 static int push_text(pickle_run *m, pv_kind kind, span s)
 {
-    if (s.n > UINT32_MAX) return bad(m, "a text is too long");
-    if (kind == PV_STR && !utf8_is_valid(s)) return bad(m, "a text is not UTF-8");
+    if (s.n > UINT32_MAX) return refuse_pickle(m, "a text is too long");
+    if (kind == PV_STR && !utf8_is_valid(s)) return refuse_pickle(m, "a text is not UTF-8");
     return push_new(m, (pickle_value){.kind = kind, .n = (uint32_t)s.n, .bytes = s.p});
 }
 
@@ -216,7 +216,7 @@ static int push_counted(pickle_run *m, pv_kind kind, int length_bytes)
     uint64_t n;
     span s;
     int rc = take_uint(m, length_bytes, &n);
-    if (!rc) rc = take(m, n, &s);
+    if (!rc) rc = take_bytes(m, n, &s);
     return rc ? rc : push_text(m, kind, s);
 }
 
@@ -226,8 +226,8 @@ static int push_long(pickle_run *m, int length_bytes)
     uint64_t n, v = 0;
     span s;
     int rc = take_uint(m, length_bytes, &n);
-    if (!rc && n > INT32_MAX) rc = bad(m, "a negative length");
-    if (!rc) rc = take(m, n, &s);
+    if (!rc && n > INT32_MAX) rc = refuse_pickle(m, "a negative length");
+    if (!rc) rc = take_bytes(m, n, &s);
     if (rc) return rc;
     if (s.n > 8) return push_new(m, (pickle_value){.kind = PV_BIG, .n = (uint32_t)s.n, .bytes = s.p});
     for (size_t i = s.n; i-- > 0;) v = v << 8 | s.p[i];
@@ -239,12 +239,12 @@ static int line_number(pickle_run *m, span line, int64_t *out)
 {
     char text[24], *end;
     if (line.n && line.p[line.n - 1] == 'L') line.n--;
-    if (line.n == 0 || line.n >= sizeof text) return bad(m, "not an integer");
+    if (line.n == 0 || line.n >= sizeof text) return refuse_pickle(m, "not an integer");
     memcpy(text, line.p, line.n);
     text[line.n] = 0;
     errno = 0;
     *out = strtoll(text, &end, 10);
-    return errno || *end ? bad(m, "not an integer") : OK;
+    return errno || *end ? refuse_pickle(m, "not an integer") : OK;
 }
 
 static int push_line_int(pickle_run *m)
@@ -264,17 +264,17 @@ static int push_line_float(pickle_run *m)
     char text[64], *end;
     int rc = take_line(m, &line);
     if (rc) return rc;
-    if (line.n == 0 || line.n >= sizeof text) return bad(m, "not a number");
+    if (line.n == 0 || line.n >= sizeof text) return refuse_pickle(m, "not a number");
     memcpy(text, line.p, line.n);
     text[line.n] = 0;
     double v = strtod(text, &end);
-    return *end ? bad(m, "not a number") : push_float(m, v);
+    return *end ? refuse_pickle(m, "not a number") : push_float(m, v);
 }
 
 static int push_binary_float(pickle_run *m)
 {
     span s;
-    int rc = take(m, 8, &s);
+    int rc = take_bytes(m, 8, &s);
     if (rc) return rc;
     uint64_t u = 0;
     for (int i = 0; i < 8; i++) u = u << 8 | s.p[i]; /* the one big-endian number of the format */
@@ -310,7 +310,7 @@ static int push_line_unicode(pickle_run *m)
         size_t digits = c == '\\' && i + 1 < line.n ? (line.p[i + 1] == 'u' ? 4 : line.p[i + 1] == 'U' ? 8 : 0) : 0;
         if (digits) {
             if (hex_digits(line, i + 2, digits, &c) || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
-                return bad(m, "a broken escape in a text");
+                return refuse_pickle(m, "a broken escape in a text");
             i += 2 + digits;
         } else {
             i++;
@@ -328,7 +328,7 @@ static int push_line_string(pickle_run *m)
     int rc = take_line(m, &line);
     if (rc) return rc;
     if (line.n < 2 || (line.p[0] != '\'' && line.p[0] != '"') || line.p[line.n - 1] != line.p[0])
-        return bad(m, "a text without quotes");
+        return refuse_pickle(m, "a text without quotes");
     uint8_t *out = (m->p->bytes += line.n) > decoded_max ? NULL : arena_alloc(&m->p->mem, line.n);
     size_t n = 0, end = line.n - 1;
     if (!out) return short_of_memory(m);
@@ -339,7 +339,7 @@ static int push_line_string(pickle_run *m)
             const char *known = c ? strchr(names, (int)c) : NULL;
             if (known) c = (uint8_t)means[known - names];
             else if (c == 'x' && i + 2 < end && !hex_digits(line, i + 1, 2, &c)) i += 2;
-            else return bad(m, "a broken escape in a text");
+            else return refuse_pickle(m, "a broken escape in a text");
         }
         out[n++] = (uint8_t)c;
     }
@@ -350,18 +350,18 @@ static int push_line_string(pickle_run *m)
 
 static int expect(pickle_run *m, pv v, pv_kind kind, const char *why)
 {
-    return pickle_at(m->p, v)->kind == kind ? OK : bad(m, why);
+    return pickle_at(m->p, v)->kind == kind ? OK : refuse_pickle(m, why);
 }
 
 /* Adds the values above `height` to the container below them. */
-static int extend(pickle_run *m, pv_kind kind, size_t height, const char *why)
+static int extend_object(pickle_run *m, pv_kind kind, size_t height, const char *why)
 {
     size_t count = m->n - height;
     if (height == 0 || height - 1 < floor_of(m)) return underflow(m);
     pv to = m->stack[height - 1];
     int rc = expect(m, to, kind, why);
     if (rc) return rc;
-    if (kind == PV_DICT && count % 2) return bad(m, "a dict with a key but no value");
+    if (kind == PV_DICT && count % 2) return refuse_pickle(m, "a dict with a key but no value");
     for (size_t i = height; i < m->n; i++)
         if (!pickle_push_item(m->p, to, m->stack[i])) return short_of_memory(m);
     m->n = height;
@@ -372,14 +372,14 @@ static int extend_marked(pickle_run *m, pv_kind kind, const char *why)
 {
     size_t height = 0;
     int rc = pop_mark(m, &height);
-    return rc ? rc : extend(m, kind, height, why);
+    return rc ? rc : extend_object(m, kind, height, why);
 }
 
 static int extend_top(pickle_run *m, pv_kind kind, size_t n, const char *why)
 {
     pv ignored;
-    int rc = look(m, n + 1, &ignored);
-    return rc ? rc : extend(m, kind, m->n - n, why);
+    int rc = look_at(m, n + 1, &ignored);
+    return rc ? rc : extend_object(m, kind, m->n - n, why);
 }
 
 /* ---- globals, calls */
@@ -409,13 +409,13 @@ static int stack_global(pickle_run *m)
     return rc ? rc : push_global(m, pickle_text(m->p, module), pickle_text(m->p, name));
 }
 
-static int call(pickle_run *m, pv callable, pv args)
+static int call_known(pickle_run *m, pv callable, pv args)
 {
     pv result;
     int rc = expect(m, callable, PV_GLOBAL, "a call of something that is not a global");
     if (!rc) rc = expect(m, args, PV_TUPLE, "a call whose arguments are not a tuple");
     if (!rc) rc = m->p->host.call(m->p->host.self, m->p, pickle_at(m->p, callable)->i, args, &result, m->e);
-    return rc ? rc : push(m, result);
+    return rc ? rc : push_value(m, result);
 }
 
 static int reduce(pickle_run *m) /* REDUCE and NEWOBJ differ only in Python */
@@ -423,7 +423,7 @@ static int reduce(pickle_run *m) /* REDUCE and NEWOBJ differ only in Python */
     pv callable = 0, args = 0;
     int rc = pop(m, &args);
     if (!rc) rc = pop(m, &callable);
-    return rc ? rc : call(m, callable, args);
+    return rc ? rc : call_known(m, callable, args);
 }
 
 static int new_object_ex(pickle_run *m)
@@ -431,7 +431,7 @@ static int new_object_ex(pickle_run *m)
     pv keywords = 0;
     int rc = pop(m, &keywords);
     if (!rc) rc = expect(m, keywords, PV_DICT, "keyword arguments that are not a dict");
-    if (!rc && pickle_at(m->p, keywords)->n) rc = bad(m, "a call with keyword arguments");
+    if (!rc && pickle_at(m->p, keywords)->n) rc = refuse_pickle(m, "a call with keyword arguments");
     return rc ? rc : reduce(m);
 }
 
@@ -448,17 +448,17 @@ static int call_marked(pickle_run *m, bool class_in_stream)
         if (height == m->n) return underflow(m);
         class_value = m->stack[height++];
     }
-    rc = gather(m, PV_TUPLE, height);
+    rc = gather_items(m, PV_TUPLE, height);
     if (!rc) rc = pop(m, &args);
     if (!rc && !class_in_stream) m->n--; /* the class */
-    return rc ? rc : call(m, class_value, args);
+    return rc ? rc : call_known(m, class_value, args);
 }
 
-static int build(pickle_run *m)
+static int build_object(pickle_run *m)
 {
     pv state = 0, object = 0;
     int rc = pop(m, &state);
-    if (!rc) rc = look(m, 1, &object);
+    if (!rc) rc = look_at(m, 1, &object);
     return rc ? rc : m->p->host.build(m->p->host.self, m->p, object, state, m->e);
 }
 
@@ -470,7 +470,7 @@ static int persistent(pickle_run *m, bool in_stream)
     if (!rc && in_stream) rc = push_text(m, PV_STR, line);
     if (!rc) rc = pop(m, &id);
     if (!rc) rc = m->p->host.persistent(m->p->host.self, m->p, id, &result, m->e);
-    return rc ? rc : push(m, result);
+    return rc ? rc : push_value(m, result);
 }
 
 /* ---- the machine */
@@ -481,7 +481,7 @@ static int memo_line(pickle_run *m, int (*use)(pickle_run *, uint64_t))
     int64_t v;
     int rc = take_line(m, &line);
     if (!rc) rc = line_number(m, line, &v);
-    if (!rc && v < 0) rc = bad(m, "a negative memo number");
+    if (!rc && v < 0) rc = refuse_pickle(m, "a negative memo number");
     return rc ? rc : use(m, (uint64_t)v);
 }
 
@@ -499,7 +499,7 @@ static int push_uint(pickle_run *m, int bytes)
     return rc ? rc : push_int(m, bytes == 4 ? (int64_t)(int32_t)v : (int64_t)v);
 }
 
-static int drop(pickle_run *m)
+static int drop_value(pickle_run *m)
 {
     pv ignored;
     if (m->marks && m->mark[m->marks - 1] == m->n) {
@@ -512,15 +512,15 @@ static int drop(pickle_run *m)
 static int duplicate(pickle_run *m)
 {
     pv top;
-    int rc = look(m, 1, &top);
-    return rc ? rc : push(m, top);
+    int rc = look_at(m, 1, &top);
+    return rc ? rc : push_value(m, top);
 }
 
 static int check_protocol(pickle_run *m)
 {
     uint64_t v;
     int rc = take_uint(m, 1, &v);
-    return rc ? rc : v <= PROTOCOL_MAX ? OK : bad(m, "a protocol above 5");
+    return rc ? rc : v <= PROTOCOL_MAX ? OK : refuse_pickle(m, "a protocol above 5");
 }
 
 static int check_frame(pickle_run *m)
@@ -545,7 +545,7 @@ static int step(pickle_run *m, uint8_t op)
     static const char no_dict[] = "sets an item of something that is not a dict";
     switch (op) {
     case '(': return push_mark(m);
-    case '0': return drop(m);
+    case '0': return drop_value(m);
     case '1': return drop_to_mark(m);
     case '2': return duplicate(m);
     case 'F': return push_line_float(m);
@@ -601,17 +601,17 @@ static int step(pickle_run *m, uint8_t op)
     case 0x92: return new_object_ex(m);
     case 'i': return call_marked(m, true);
     case 'o': return call_marked(m, false);
-    case 'b': return build(m);
+    case 'b': return build_object(m);
     case 'P': return persistent(m, true);
     case 'Q': return persistent(m, false);
     case 0x80: return check_protocol(m);
     case 0x95: return check_frame(m);
     case 0x82:
     case 0x83:
-    case 0x84: return bad(m, "a global from the extension registry, which names nothing here");
+    case 0x84: return refuse_pickle(m, "a global from the extension registry, which names nothing here");
     case 0x97:
-    case 0x98: return bad(m, "a buffer outside the pickle");
-    default: return bad(m, "an unknown opcode");
+    case 0x98: return refuse_pickle(m, "a buffer outside the pickle");
+    default: return refuse_pickle(m, "an unknown opcode");
     }
 }
 
@@ -622,7 +622,7 @@ int pickle_load(pickle *p, cursor *in, pv *root, err *e)
     for (;;) {
         uint8_t op = cursor_u8(in);
         if (in->bad) rc = ends_early(&m);
-        else if (in->at - m.start > pickle_max) rc = bad(&m, "longer than 256 MiB");
+        else if (in->at - m.start > pickle_max) rc = refuse_pickle(&m, "longer than 256 MiB");
         else if (op == '.') rc = pop(&m, root);
         else if (!(rc = step(&m, op))) continue;
         break;

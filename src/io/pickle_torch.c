@@ -72,7 +72,7 @@ static const torch_global globals[] = {
 };
 enum { GLOBALS = sizeof globals / sizeof *globals };
 
-static int bad(err *e, const char *why) { return err_set(e, ERR_FORMAT, "pickle: %s", why); }
+static int refuse_tensor(err *e, const char *why) { return err_set(e, ERR_FORMAT, "pickle: %s", why); }
 static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory"); }
 
 static int find_global(void *self, span module, span name, int64_t *number, err *e)
@@ -152,22 +152,23 @@ static int make_tensor(pickle *p, const pickle_value *a, torch_role role, pv *re
     torch_tensor t = {0};
     int strides;
     uint32_t least = role == ROLE_TENSOR_V3 ? 7 : 4, most = role == ROLE_TENSOR_V3 ? 8 : 7;
-    if (a->n < least || a->n > most) return bad(e, "a tensor with a wrong number of arguments");
-    if (!is_object(p, a->item[0], TORCH_STORAGE)) return bad(e, "a tensor whose storage is not one");
+    if (a->n < least || a->n > most) return refuse_tensor(e, "a tensor with a wrong number of arguments");
+    if (!is_object(p, a->item[0], TORCH_STORAGE)) return refuse_tensor(e, "a tensor whose storage is not one");
     t.storage = *(const torch_storage *)pickle_at(p, a->item[0])->object;
     t.type = t.storage.type;
-    if (!get_size(p, a->item[1], &t.offset)) return bad(e, "a tensor with a negative offset");
-    if (!get_sizes(p, a->item[2], &t.dims.rank, t.dims.dim)) return bad(e, "a tensor with an impossible shape");
+    if (!get_size(p, a->item[1], &t.offset)) return refuse_tensor(e, "a tensor with a negative offset");
+    if (!get_sizes(p, a->item[2], &t.dims.rank, t.dims.dim))
+        return refuse_tensor(e, "a tensor with an impossible shape");
     if (!get_sizes(p, a->item[3], &strides, t.stride) || strides != t.dims.rank)
-        return bad(e, "a tensor with impossible strides");
+        return refuse_tensor(e, "a tensor with impossible strides");
     uint64_t count = t.storage.count;
     if (role == ROLE_TENSOR_V3) {
         const torch_global *g = global_of(p, a->item[6]);
-        if (!g || g->role != ROLE_DTYPE || !t.storage.untyped) return bad(e, "a tensor without a type");
+        if (!g || g->role != ROLE_DTYPE || !t.storage.untyped) return refuse_tensor(e, "a tensor without a type");
         t.type = g->type;
         count /= dtype_info[t.type].bytes;
     }
-    if (!fits_storage(&t, count)) return bad(e, "a tensor that reaches beyond its storage");
+    if (!fits_storage(&t, count)) return refuse_tensor(e, "a tensor that reaches beyond its storage");
     return new_object(p, TORCH_TENSOR, &t, sizeof t, result, e);
 }
 
@@ -175,7 +176,7 @@ static int make_tensor(pickle *p, const pickle_value *a, torch_role role, pv *re
 static int make_parameter(pickle *p, const pickle_value *a, pv *result, err *e)
 {
     if (a->n < 3 || a->n > 4 || !is_object(p, a->item[0], TORCH_TENSOR))
-        return bad(e, "a parameter that is not a tensor");
+        return refuse_tensor(e, "a parameter that is not a tensor");
     *result = a->item[0];
     return OK;
 }
@@ -187,9 +188,9 @@ static int make_typed(pickle *p, const pickle_value *a, pv *result, err *e)
     const torch_global *function = a->n == 4 ? global_of(p, a->item[0]) : NULL,
                        *type = function ? global_of(p, a->item[1]) : NULL;
     if (!type || type->role != ROLE_TYPE || pickle_at(p, a->item[2])->kind != PV_TUPLE)
-        return bad(e, "a tensor of a type that is not torch.Tensor or Parameter");
+        return refuse_tensor(e, "a tensor of a type that is not torch.Tensor or Parameter");
     if (function->role != ROLE_TENSOR && function->role != ROLE_TENSOR_V3 && function->role != ROLE_PARAMETER)
-        return bad(e, "a tensor that is made by something unexpected");
+        return refuse_tensor(e, "a tensor that is made by something unexpected");
     pickle_value inner = *pickle_at(p, a->item[2]); /* a copy: new values may move the table */
     return call_role(p, function->role, &inner, result, e);
 }
@@ -200,11 +201,11 @@ static int make_dict(pickle *p, const pickle_value *a, pv *result, err *e)
     if (!pickle_new(p, (pickle_value){.kind = PV_DICT}, result)) return no_memory(e);
     if (a->n == 0) return OK;
     pickle_value pairs = *pickle_at(p, a->item[0]);
-    if (a->n != 1 || pairs.kind != PV_LIST) return bad(e, "an OrderedDict made of something unexpected");
+    if (a->n != 1 || pairs.kind != PV_LIST) return refuse_tensor(e, "an OrderedDict made of something unexpected");
     for (uint32_t i = 0; i < pairs.n; i++) {
         const pickle_value *pair = pickle_at(p, pairs.item[i]);
         if ((pair->kind != PV_LIST && pair->kind != PV_TUPLE) || pair->n != 2)
-            return bad(e, "an OrderedDict made of something unexpected");
+            return refuse_tensor(e, "an OrderedDict made of something unexpected");
         if (!pickle_push_item(p, *result, pair->item[0]) || !pickle_push_item(p, *result, pair->item[1]))
             return no_memory(e);
     }
@@ -214,7 +215,7 @@ static int make_dict(pickle *p, const pickle_value *a, pv *result, err *e)
 static int make_same(pickle *p, const pickle_value *a, pv_kind kind, pv *result, err *e)
 {
     pv_kind from = a->n == 1 ? pickle_at(p, a->item[0])->kind : PV_NONE;
-    if (from != PV_LIST && from != PV_TUPLE) return bad(e, "torch.Size or set of something unexpected");
+    if (from != PV_LIST && from != PV_TUPLE) return refuse_tensor(e, "torch.Size or set of something unexpected");
     pickle_value v = *pickle_at(p, a->item[0]);
     v.kind = kind;
     v.cap = v.n; /* the items are shared: growing must copy them */
@@ -232,7 +233,7 @@ static int call_role(pickle *p, torch_role role, const pickle_value *a, pv *resu
     case ROLE_TENSOR_V3: return make_tensor(p, a, role, result, e);
     case ROLE_PARAMETER: return make_parameter(p, a, result, e);
     case ROLE_TYPED: return make_typed(p, a, result, e);
-    default: return bad(e, "a call of something that is not a function");
+    default: return refuse_tensor(e, "a call of something that is not a function");
     }
 }
 
@@ -249,7 +250,7 @@ static int build_object(void *self, pickle *p, pv object, pv state, err *e)
     (void)self;
     (void)state;
     if (pickle_at(p, object)->kind == PV_DICT || is_object(p, object, TORCH_TENSOR)) return OK;
-    return bad(e, "state for something that is neither a dict nor a tensor");
+    return refuse_tensor(e, "state for something that is neither a dict nor a tensor");
 }
 
 /* ---- storages */
@@ -272,11 +273,11 @@ static int load_persistent(void *self, pickle *p, pv id, pv *result, err *e)
     const pickle_value *a = pickle_at(p, id);
     torch_storage s = {0};
     if (a->kind != PV_TUPLE || a->n < 1 || !pickle_is_text(p, a->item[0], "storage"))
-        return bad(e, "a persistent id that is not a storage (save model.state_dict(), not the model)");
+        return refuse_tensor(e, "a persistent id that is not a storage (save model.state_dict(), not the model)");
     const torch_global *g = a->n >= 5 && a->n <= 6 ? global_of(p, a->item[1]) : NULL;
     span key = g ? pickle_text(p, a->item[2]) : span_of("", 0);
     if (!g || g->role != ROLE_STORAGE || key.n == 0 || !get_size(p, a->item[4], &s.count))
-        return bad(e, "a storage with impossible arguments");
+        return refuse_tensor(e, "a storage with impossible arguments");
     s.untyped = g->type == DTYPE_NONE;
     s.type = s.untyped ? DTYPE_U8 : g->type;
     int rc = find_blob(w, key, &s, &s.blob, e);
@@ -286,7 +287,7 @@ static int load_persistent(void *self, pickle *p, pv id, pv *result, err *e)
         uint64_t count = s.count;
         if (view->kind != PV_TUPLE || view->n != 3 || !get_size(p, view->item[1], &s.first) ||
             !get_size(p, view->item[2], &s.count) || s.first > count || s.count > count - s.first)
-            return bad(e, "a view of a storage that reaches beyond it");
+            return refuse_tensor(e, "a view of a storage that reaches beyond it");
     }
     return new_object(p, TORCH_STORAGE, &s, sizeof s, result, e);
 }

@@ -26,7 +26,7 @@ typedef struct chunk {
 } chunk;
 
 /* Whether some row has values that the type cannot hold. */
-static bool encode(const chunk *c, int threads)
+static bool encode_chunk(const chunk *c, int threads)
 {
     bool beyond = false;
     (void)threads; /* without OpenMP */
@@ -64,7 +64,7 @@ static int write_chunk(file_out *f, const chunk *c, int threads, err *e)
         if (quant_can_encode(t->type)) rc = t->row(t->self, c->from + i, c->values + i * c->cols, e);
         else rc = err_set(e, ERR_USAGE, "type %s cannot be written", dtype_info[t->type].name);
     }
-    if (!rc && any && encode(c, threads)) rc = say_beyond(c, e);
+    if (!rc && any && encode_chunk(c, threads)) rc = say_beyond(c, e);
     for (uint64_t i = 0; i < c->n && !rc; i++)
         rc = file_write(f, c->raw[i] ? c->raw[i] : c->encoded + i * c->row_bytes, c->row_bytes, e);
     return rc;

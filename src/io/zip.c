@@ -11,7 +11,7 @@ enum { ENTRIES_MAX = 1 << 20, FLAG_ENCRYPTED = 1, FLAG_STRONG = 1 << 6, FLAG_MAS
 static const uint32_t sign_local = 0x04034b50, sign_central = 0x02014b50, sign_end = 0x06054b50,
                       sign_locator64 = 0x07064b50, sign_end64 = 0x06064b50;
 
-static int bad(err *e, const char *why) { return err_set(e, ERR_FORMAT, "ZIP: %s", why); }
+static int refuse_zip(err *e, const char *why) { return err_set(e, ERR_FORMAT, "ZIP: %s", why); }
 
 static cursor cursor_at(span file, uint64_t at)
 {
@@ -44,7 +44,7 @@ static bool find_end(span file, uint64_t *at)
 
 static int read_end(span file, zip_end *end, err *e)
 {
-    if (!find_end(file, &end->at)) return bad(e, "no central directory: incomplete download?");
+    if (!find_end(file, &end->at)) return refuse_zip(e, "no central directory: incomplete download?");
     cursor c = cursor_at(file, end->at + 4);
     end->disk = cursor_u16(&c);
     end->first_disk = cursor_u16(&c);
@@ -57,9 +57,10 @@ static int read_end(span file, zip_end *end, err *e)
     uint64_t locator_at = end->at - LOCATOR64_SIZE;
     cursor_u32(&c);
     uint64_t at = cursor_u64(&c);
-    if (at > locator_at || locator_at - at < END64_SIZE) return bad(e, "the zip64 end record lies outside the file");
+    if (at > locator_at || locator_at - at < END64_SIZE)
+        return refuse_zip(e, "the zip64 end record lies outside the file");
     c = cursor_at(file, at);
-    if (cursor_u32(&c) != sign_end64) return bad(e, "no zip64 end record");
+    if (cursor_u32(&c) != sign_end64) return refuse_zip(e, "no zip64 end record");
     cursor_take(&c, 8 + 2 + 2);
     end->at = at;
     end->disk = cursor_u32(&c);
@@ -84,7 +85,7 @@ static int read_zip64(span extra, uint64_t *size, uint64_t *stored, uint64_t *of
         if (*size == UINT32_MAX) *size = cursor_u64(&in);
         if (*stored == UINT32_MAX) *stored = cursor_u64(&in);
         if (*offset == UINT32_MAX) *offset = cursor_u64(&in);
-        return in.bad ? bad(e, "a zip64 field is too short") : OK;
+        return in.bad ? refuse_zip(e, "a zip64 field is too short") : OK;
     }
     return OK;
 }
@@ -107,9 +108,9 @@ static int read_local(span file, uint64_t limit, zip_entry *z, err *e)
     span name = cursor_take(&c, name_bytes);
     cursor_take(&c, extra_bytes);
     if (c.bad || sign != sign_local || !span_eq(name, z->name))
-        return bad(e, "a local header does not fit the directory");
+        return refuse_zip(e, "a local header does not fit the directory");
     z->offset = c.at;
-    if (z->offset > limit || z->bytes > limit - z->offset) return bad(e, "an entry lies outside the file");
+    if (z->offset > limit || z->bytes > limit - z->offset) return refuse_zip(e, "an entry lies outside the file");
     return OK;
 }
 
@@ -127,17 +128,17 @@ static int read_entry(span file, uint64_t limit, cursor *c, zip_entry *z, err *e
     z->name = cursor_take(c, name_bytes);
     span extra = cursor_take(c, extra_bytes);
     cursor_take(c, comment_bytes);
-    if (c->bad || sign != sign_central) return bad(e, "the central directory is damaged");
+    if (c->bad || sign != sign_central) return refuse_zip(e, "the central directory is damaged");
     int rc = read_zip64(extra, &size, &stored, &header, e);
     if (rc) return rc;
-    if (disk != 0 && disk != UINT16_MAX) return bad(e, "spread over several disks");
-    if (flags & (FLAG_ENCRYPTED | FLAG_STRONG | FLAG_MASKED)) return bad(e, "an entry is encrypted");
-    if (method != 0) return bad(e, "an entry is compressed; weights are stored as they are");
-    if (stored != size) return bad(e, "an entry that is stored has two sizes");
-    if (name_leaves_folder(z->name)) return bad(e, "an entry's name leaves the folder");
+    if (disk != 0 && disk != UINT16_MAX) return refuse_zip(e, "spread over several disks");
+    if (flags & (FLAG_ENCRYPTED | FLAG_STRONG | FLAG_MASKED)) return refuse_zip(e, "an entry is encrypted");
+    if (method != 0) return refuse_zip(e, "an entry is compressed; weights are stored as they are");
+    if (stored != size) return refuse_zip(e, "an entry that is stored has two sizes");
+    if (name_leaves_folder(z->name)) return refuse_zip(e, "an entry's name leaves the folder");
     z->header = header;
     z->bytes = size;
-    if (header >= limit) return bad(e, "an entry lies outside the file");
+    if (header >= limit) return refuse_zip(e, "an entry lies outside the file");
     return read_local(file, limit, z, e);
 }
 
@@ -153,11 +154,11 @@ int zip_list(zip *z, span file, err *e)
     *z = (zip){0};
     int rc = read_end(file, &end, e);
     if (rc) return rc;
-    if (end.disk || end.first_disk || end.on_disk != end.entries) return bad(e, "spread over several disks");
+    if (end.disk || end.first_disk || end.on_disk != end.entries) return refuse_zip(e, "spread over several disks");
     if (end.offset > end.at || end.size > end.at - end.offset)
-        return bad(e, "the central directory lies outside the file");
+        return refuse_zip(e, "the central directory lies outside the file");
     if (end.entries > ENTRIES_MAX || end.entries > end.size / CENTRAL_SIZE)
-        return bad(e, "more entries than the directory can hold");
+        return refuse_zip(e, "more entries than the directory can hold");
     z->entry = mem_zero(end.entries, sizeof *z->entry);
     if (!z->entry || !map_reserve(&z->names, end.entries)) return err_set(e, ERR_MEMORY, "out of memory");
     cursor c = cursor_of(span_of(file.p + end.offset, (size_t)end.size));
@@ -167,8 +168,8 @@ int zip_list(zip *z, span file, err *e)
     if (z->n) qsort(z->entry, z->n, sizeof *z->entry, by_header);
     for (uint32_t i = 0; i < z->n; i++) {
         if (i && z->entry[i - 1].offset + z->entry[i - 1].bytes > z->entry[i].header)
-            return bad(e, "two entries overlap");
-        if (map_get(&z->names, z->entry[i].name) != MAP_NONE) return bad(e, "a name appears twice");
+            return refuse_zip(e, "two entries overlap");
+        if (map_get(&z->names, z->entry[i].name) != MAP_NONE) return refuse_zip(e, "a name appears twice");
         if (!map_put(&z->names, z->entry[i].name, i)) return err_set(e, ERR_MEMORY, "out of memory");
     }
     return OK;

@@ -209,7 +209,7 @@ static jval float_op(jinja_run *r, const char *op, double a, double b)
     return jval_float(m && (m < 0) != (b < 0) ? m + b : m);
 }
 
-static jval repeat(jinja_run *r, jval v, int64_t times)
+static jval repeat_value(jinja_run *r, jval v, int64_t times)
 {
     if (v.kind == J_STRING) {
         jtext t = {0};
@@ -247,8 +247,8 @@ jval jinja_binary(jinja_run *r, const char *op, jval a, jval b)
         for (size_t i = 0; i < b.list->n; i++) jlist_add(r, l, b.list->v[i]);
         return jval_list(a.kind, l);
     }
-    if (strcmp(op, "*") == 0 && repeats(a, b)) return repeat(r, a, jval_index(r, b, op));
-    if (strcmp(op, "*") == 0 && repeats(b, a)) return repeat(r, b, jval_index(r, a, op));
+    if (strcmp(op, "*") == 0 && repeats(a, b)) return repeat_value(r, a, jval_index(r, b, op));
+    if (strcmp(op, "*") == 0 && repeats(b, a)) return repeat_value(r, b, jval_index(r, a, op));
     if (*op == '+' && a.kind == J_STRING) jinja_fail(r, "can only concatenate str (not \"%s\") to str", jval_type(b));
     jinja_fail(r, "unsupported operand type(s) for %s: '%s' and '%s'", op, jval_type(a), jval_type(b));
 }

@@ -14,7 +14,7 @@ typedef jinja_scope scope;
 typedef enum { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE } flow;
 
 static flow run_body(jinja_run *r, scope *s, const jinja_nodes *body, jtext *out);
-static jval eval(jinja_run *r, scope *s, const node *n);
+static jval eval_node(jinja_run *r, scope *s, const node *n);
 
 static void enter(jinja_run *r)
 {
@@ -56,7 +56,7 @@ static jval get_name(jinja_run *r, const scope *s, const char *name)
     return row ? (jval){.kind = J_FUNCTION, .function = {row, NULL}} : jval_undefined(name, NULL);
 }
 
-static void assign(jinja_run *r, scope *s, const node *to, jval v)
+static void assign_target(jinja_run *r, scope *s, const node *to, jval v)
 {
     if (to->kind == JN_NAME) {
         set_name(r, s, to->name, v);
@@ -74,7 +74,7 @@ static void assign(jinja_run *r, scope *s, const node *to, jval v)
                        l->n > to->list.n ? "too many values to unpack (expected %zu)"
                                          : "not enough values to unpack (expected %zu)",
                        to->list.n);
-        for (size_t i = 0; i < l->n; i++) assign(r, s, to->list.v[i], l->v[i]);
+        for (size_t i = 0; i < l->n; i++) assign_target(r, s, to->list.v[i], l->v[i]);
     }
 }
 
@@ -85,15 +85,15 @@ static jargs eval_arguments(jinja_run *r, scope *s, const node *n)
 {
     jlist *l = jlist_new(r, n->list.n);
     jdict *named = jdict_new(r);
-    for (size_t i = 0; i < n->list.n; i++) jlist_add(r, l, eval(r, s, n->list.v[i]));
+    for (size_t i = 0; i < n->list.n; i++) jlist_add(r, l, eval_node(r, s, n->list.v[i]));
     for (size_t i = 0; i < n->more.n; i++)
-        jdict_put(r, named, jval_text(n->more.v[i]->name), eval(r, s, n->more.v[i]->a));
+        jdict_put(r, named, jval_text(n->more.v[i]->name), eval_node(r, s, n->more.v[i]->a));
     if (n->b) {
-        const jlist *star = jval_elements(r, eval(r, s, n->b));
+        const jlist *star = jval_elements(r, eval_node(r, s, n->b));
         for (size_t i = 0; i < star->n; i++) jlist_add(r, l, star->v[i]);
     }
     if (n->c) {
-        jval star = eval(r, s, n->c);
+        jval star = eval_node(r, s, n->c);
         if (star.kind != J_DICT) jinja_fail(r, "argument after ** must be a mapping, not %s", jval_type(star));
         for (size_t i = 0; i < star.dict->n; i++) {
             if (star.dict->v[i].key.kind != J_STRING) jinja_fail(r, "keywords must be strings");
@@ -144,7 +144,7 @@ static jval call_macro(jinja_run *r, const node *def, scope *home, const jargs *
         set_name(r, s, param->name,
                  i < a->n   ? a->v[i]
                  : named    ? *named
-                 : param->a ? eval(r, s, param->a)
+                 : param->a ? eval_node(r, s, param->a)
                             : jval_undefined(param->name, NULL));
     }
     bind_rest(r, s, def, a, named_argument(a, "caller"));
@@ -170,7 +170,7 @@ static jval call_loop(jinja_run *r, const jinja_loop *outer, const jargs *a)
     return jval_str(jtext_get(&t));
 }
 
-static jval call(jinja_run *r, jval f, const jargs *a)
+static jval call_value(jinja_run *r, jval f, const jargs *a)
 {
     switch (f.kind) {
     case J_FUNCTION: return jinja_row_call(r, f.function.row, f.function.self ? *f.function.self : jval_none(), a);
@@ -185,13 +185,13 @@ static jval call(jinja_run *r, jval f, const jargs *a)
 /* A filter or test; what it is applied to is its a, or the text of the block around it. */
 static jval eval_row(jinja_run *r, scope *s, const node *n)
 {
-    jval self = n->a ? eval(r, s, n->a) : r->pushed;
+    jval self = n->a ? eval_node(r, s, n->a) : r->pushed;
     if (!n->row) jinja_fail(r, "No %s named '%s' found.", n->kind == JN_FILTER ? "filter" : "test", n->name);
     jargs a = eval_arguments(r, s, n);
     return jinja_row_call(r, n->row, self, &a);
 }
 
-static bool compare(jinja_run *r, const char *op, jval a, jval b)
+static bool compare_values(jinja_run *r, const char *op, jval a, jval b)
 {
     if (strcmp(op, "==") == 0) return jval_equal(r, a, b);
     if (strcmp(op, "!=") == 0) return !jval_equal(r, a, b);
@@ -205,10 +205,10 @@ static bool compare(jinja_run *r, const char *op, jval a, jval b)
 
 static jval eval_compare(jinja_run *r, scope *s, const node *n)
 {
-    jval a = eval(r, s, n->a);
+    jval a = eval_node(r, s, n->a);
     for (size_t i = 0; i < n->list.n; i++) {
-        jval b = eval(r, s, n->list.v[i]->a);
-        if (!compare(r, n->list.v[i]->op, a, b)) return jval_bool(false);
+        jval b = eval_node(r, s, n->list.v[i]->a);
+        if (!compare_values(r, n->list.v[i]->op, a, b)) return jval_bool(false);
         a = b;
     }
     return jval_bool(true);
@@ -217,7 +217,7 @@ static jval eval_compare(jinja_run *r, scope *s, const node *n)
 static jval eval_sequence(jinja_run *r, scope *s, const node *n)
 {
     jlist *l = jlist_new(r, n->list.n);
-    for (size_t i = 0; i < n->list.n; i++) jlist_add(r, l, eval(r, s, n->list.v[i]));
+    for (size_t i = 0; i < n->list.n; i++) jlist_add(r, l, eval_node(r, s, n->list.v[i]));
     return jval_list(n->kind == JN_LIST ? J_LIST : J_TUPLE, l);
 }
 
@@ -225,23 +225,23 @@ static jval eval_dict(jinja_run *r, scope *s, const node *n)
 {
     jdict *d = jdict_new(r);
     for (size_t i = 0; i < n->list.n; i++) {
-        jval key = eval(r, s, n->list.v[i]);
-        jdict_put(r, d, key, eval(r, s, n->more.v[i]));
+        jval key = eval_node(r, s, n->list.v[i]);
+        jdict_put(r, d, key, eval_node(r, s, n->more.v[i]));
     }
     return jval_dict(d);
 }
 
 static jval eval_item(jinja_run *r, scope *s, const node *n)
 {
-    jval v = eval(r, s, n->a), absent = {0};
-    if (n->b->kind != JN_SLICE) return jinja_item(r, v, eval(r, s, n->b));
-    return jinja_slice(r, v, n->b->a ? eval(r, s, n->b->a) : absent, n->b->b ? eval(r, s, n->b->b) : absent,
-                       n->b->c ? eval(r, s, n->b->c) : absent);
+    jval v = eval_node(r, s, n->a), absent = {0};
+    if (n->b->kind != JN_SLICE) return jinja_item(r, v, eval_node(r, s, n->b));
+    return jinja_slice(r, v, n->b->a ? eval_node(r, s, n->b->a) : absent, n->b->b ? eval_node(r, s, n->b->b) : absent,
+                       n->b->c ? eval_node(r, s, n->b->c) : absent);
 }
 
 static jval eval_sign(jinja_run *r, scope *s, const node *n)
 {
-    jval v = eval(r, s, n->a);
+    jval v = eval_node(r, s, n->a);
     jval_need(r, v);
     if (!jval_is_number(v)) jinja_fail(r, "bad operand type for unary %s: '%s'", n->op, jval_type(v));
     if (v.kind == J_FLOAT) return jval_float(n->op[0] == '-' ? -v.f : v.f);
@@ -251,22 +251,22 @@ static jval eval_sign(jinja_run *r, scope *s, const node *n)
 static jval eval_concat(jinja_run *r, scope *s, const node *n)
 {
     jtext t = {0};
-    for (size_t i = 0; i < n->list.n; i++) jtext_show(r, &t, eval(r, s, n->list.v[i]), false);
+    for (size_t i = 0; i < n->list.n; i++) jtext_show(r, &t, eval_node(r, s, n->list.v[i]), false);
     return jval_str(jtext_get(&t));
 }
 
 static jval eval_binary(jinja_run *r, scope *s, const node *n)
 {
-    jval a = eval(r, s, n->a), b = eval(r, s, n->b);
+    jval a = eval_node(r, s, n->a), b = eval_node(r, s, n->b);
     return n->op[0] == '%' && a.kind == J_STRING ? jinja_percent(r, a, b) : jinja_binary(r, n->op, a, b);
 }
 
 static jval eval_call(jinja_run *r, scope *s, const node *n)
 {
-    jval f = eval(r, s, n->a);
+    jval f = eval_node(r, s, n->a);
     jargs a = eval_arguments(r, s, n);
     r->line = n->line;
-    return call(r, f, &a);
+    return call_value(r, f, &a);
 }
 
 static jval eval_kind(jinja_run *r, scope *s, const node *n)
@@ -278,26 +278,26 @@ static jval eval_kind(jinja_run *r, scope *s, const node *n)
     case JN_LIST:
     case JN_TUPLE: return eval_sequence(r, s, n);
     case JN_DICT: return eval_dict(r, s, n);
-    case JN_ATTR: return jinja_attr(r, eval(r, s, n->a), n->name);
+    case JN_ATTR: return jinja_attr(r, eval_node(r, s, n->a), n->name);
     case JN_ITEM: return eval_item(r, s, n);
     case JN_CALL: return eval_call(r, s, n);
     case JN_FILTER:
     case JN_TEST: return eval_row(r, s, n);
-    case JN_NOT: return jval_bool(!jval_true(eval(r, s, n->a)));
+    case JN_NOT: return jval_bool(!jval_true(eval_node(r, s, n->a)));
     case JN_SIGN: return eval_sign(r, s, n);
-    case JN_AND: return jval_true(v = eval(r, s, n->a)) ? eval(r, s, n->b) : v;
-    case JN_OR: return jval_true(v = eval(r, s, n->a)) ? v : eval(r, s, n->b);
+    case JN_AND: return jval_true(v = eval_node(r, s, n->a)) ? eval_node(r, s, n->b) : v;
+    case JN_OR: return jval_true(v = eval_node(r, s, n->a)) ? v : eval_node(r, s, n->b);
     case JN_BINARY: return eval_binary(r, s, n);
     case JN_CONCAT: return eval_concat(r, s, n);
     case JN_COMPARE: return eval_compare(r, s, n);
     case JN_COND:
-        if (jval_true(eval(r, s, n->a))) return eval(r, s, n->b);
-        return n->c ? eval(r, s, n->c) : jval_undefined(NULL, NULL);
+        if (jval_true(eval_node(r, s, n->a))) return eval_node(r, s, n->b);
+        return n->c ? eval_node(r, s, n->c) : jval_undefined(NULL, NULL);
     default: jinja_fail(r, "no expression");
     }
 }
 
-static jval eval(jinja_run *r, scope *s, const node *n)
+static jval eval_node(jinja_run *r, scope *s, const node *n)
 {
     enter(r);
     r->line = n->line;
@@ -317,8 +317,8 @@ static bool next_element(jinja_run *r, jinja_loop *l)
         jinja_step(r, 1);
         if (l->def->c && !l->tested) {
             scope *s = new_scope(r, l->home);
-            assign(r, s, l->def->a, v);
-            good = jval_true(eval(r, s, l->def->c));
+            assign_target(r, s, l->def->a, v);
+            good = jval_true(eval_node(r, s, l->def->c));
         }
         if (!good) continue;
         l->ahead = v;
@@ -340,7 +340,7 @@ static void run_loop(jinja_run *r, jinja_loop *l, jtext *out)
         l->now = l->ahead;
         l->ahead = (jval){0};
         l->index0++;
-        assign(r, s, l->def->a, l->now);
+        assign_target(r, s, l->def->a, l->now);
         if (name) set_name(r, s, name, (jval){.kind = J_LOOP, .loop = l});
         if (run_body(r, s, &l->def->list, out) == FLOW_BREAK) break;
     }
@@ -349,7 +349,7 @@ static void run_loop(jinja_run *r, jinja_loop *l, jtext *out)
 
 static void run_for(jinja_run *r, scope *s, const node *n, jtext *out)
 {
-    jval over = eval(r, s, n->b);
+    jval over = eval_node(r, s, n->b);
     r->line = n->line;
     jinja_loop *l = jinja_alloc(r, 1, sizeof *l); /* a macro of the body may keep it */
     *l = (jinja_loop){.def = n, .home = s, .from = jval_elements(r, over), .level = 1};
@@ -360,7 +360,7 @@ static flow run_if(jinja_run *r, scope *s, const node *n, jtext *out)
 {
     for (size_t i = 0; i < n->list.n; i++) {
         const node *branch = n->list.v[i];
-        if (!branch->a || jval_true(eval(r, s, branch->a))) return run_body(r, s, &branch->list, out);
+        if (!branch->a || jval_true(eval_node(r, s, branch->a))) return run_body(r, s, &branch->list, out);
     }
     return FLOW_ON;
 }
@@ -373,27 +373,27 @@ static jval run_block(jinja_run *r, scope *s, const node *filters, const jinja_n
     jval v = jval_str(jtext_get(&t)), before = r->pushed;
     if (!filters) return v;
     r->pushed = v;
-    v = eval(r, s, filters);
+    v = eval_node(r, s, filters);
     r->pushed = before;
     return v;
 }
 
 static void run_call_block(jinja_run *r, scope *s, const node *n, jtext *out)
 {
-    jval f = eval(r, s, n->a->a);
+    jval f = eval_node(r, s, n->a->a);
     jargs a = eval_arguments(r, s, n->a);
     jdict *named = jdict_new(r);
     for (size_t i = 0; i < a.n_named; i++) jdict_put(r, named, a.named[i].key, a.named[i].value);
     jdict_put(r, named, jval_text("caller"), (jval){.kind = J_MACRO, .macro = {n->b, s}});
     a.named = named->v;
     a.n_named = named->n;
-    jtext_show(r, out, call(r, f, &a), false);
+    jtext_show(r, out, call_value(r, f, &a), false);
 }
 
 static void run_with(jinja_run *r, scope *s, const node *n, jtext *out)
 {
     scope *own = new_scope(r, s);
-    for (size_t i = 0; i < n->more.n; i++) assign(r, own, n->more.v[i]->a, eval(r, s, n->more.v[i]->b));
+    for (size_t i = 0; i < n->more.n; i++) assign_target(r, own, n->more.v[i]->a, eval_node(r, s, n->more.v[i]->b));
     run_body(r, own, &n->list, out);
 }
 
@@ -402,12 +402,12 @@ static flow run_statement(jinja_run *r, scope *s, const node *n, jtext *out)
     switch (n->kind) {
     case JN_TEXT: jtext_add(r, out, n->value.s); break;
     case JN_OUTPUT:
-        for (size_t i = 0; i < n->list.n; i++) jtext_show(r, out, eval(r, s, n->list.v[i]), false);
+        for (size_t i = 0; i < n->list.n; i++) jtext_show(r, out, eval_node(r, s, n->list.v[i]), false);
         break;
     case JN_IF: return run_if(r, s, n, out);
     case JN_FOR: run_for(r, s, n, out); break;
-    case JN_SET: assign(r, s, n->a, eval(r, s, n->b)); break;
-    case JN_SET_BLOCK: assign(r, s, n->a, run_block(r, s, n->b, &n->list)); break;
+    case JN_SET: assign_target(r, s, n->a, eval_node(r, s, n->b)); break;
+    case JN_SET_BLOCK: assign_target(r, s, n->a, run_block(r, s, n->b, &n->list)); break;
     case JN_MACRO: set_name(r, s, n->name, (jval){.kind = J_MACRO, .macro = {n, s}}); break;
     case JN_CALL_BLOCK: run_call_block(r, s, n, out); break;
     case JN_FILTER_BLOCK: jtext_show(r, out, run_block(r, s, n->b, &n->list), false); break;

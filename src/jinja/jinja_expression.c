@@ -363,7 +363,7 @@ static node *parse_unary(jparser *p, bool filters)
     return n;
 }
 
-static node *binary(jparser *p, node *a, const char *op, node *b)
+static node *new_binary(jparser *p, node *a, const char *op, node *b)
 {
     node *n = jparse_new_node(p, JN_BINARY);
     strcpy(n->op, op);
@@ -375,7 +375,7 @@ static node *binary(jparser *p, node *a, const char *op, node *b)
 static node *parse_power(jparser *p)
 {
     node *n = parse_unary(p, true);
-    while (jparse_take_op(p, "**")) n = binary(p, n, "**", parse_unary(p, true));
+    while (jparse_take_op(p, "**")) n = new_binary(p, n, "**", parse_unary(p, true));
     return n;
 }
 
@@ -385,7 +385,7 @@ static node *parse_product(jparser *p)
     node *n = parse_power(p);
     for (size_t i = 0; i < 4; i++)
         if (jparse_take_op(p, ops[i])) {
-            n = binary(p, n, ops[i], parse_power(p));
+            n = new_binary(p, n, ops[i], parse_power(p));
             i = (size_t)-1; /* from the first again */
         }
     return n;
@@ -405,8 +405,8 @@ static node *parse_sum(jparser *p)
 {
     node *n = parse_concat(p);
     for (;;) {
-        if (jparse_take_op(p, "+")) n = binary(p, n, "+", parse_concat(p));
-        else if (jparse_take_op(p, "-")) n = binary(p, n, "-", parse_concat(p));
+        if (jparse_take_op(p, "+")) n = new_binary(p, n, "+", parse_concat(p));
+        else if (jparse_take_op(p, "-")) n = new_binary(p, n, "-", parse_concat(p));
         else return n;
     }
 }

@@ -459,7 +459,7 @@ FILTER(unique)
     return generator(l);
 }
 
-static jval extreme(jinja_run *r, jval self, const jval *a, int sign)
+static jval find_extreme(jinja_run *r, jval self, const jval *a, int sign)
 {
     const jlist *l = jval_elements(r, self);
     bool keep = jval_given(a[0]) && jval_true(a[0]);
@@ -476,13 +476,13 @@ static jval extreme(jinja_run *r, jval self, const jval *a, int sign)
 FILTER(min)
 {
     UNUSED;
-    return extreme(r, self, a, -1);
+    return find_extreme(r, self, a, -1);
 }
 
 FILTER(max)
 {
     UNUSED;
-    return extreme(r, self, a, 1);
+    return find_extreme(r, self, a, 1);
 }
 
 FILTER(sum)

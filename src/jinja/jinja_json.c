@@ -24,9 +24,9 @@ static _Noreturn void wrong(reader *x, const char *why)
     jinja_stop(x->r, ERR_FORMAT, "context: not valid JSON at byte %zu: %s", x->at, why);
 }
 
-static int peek(const reader *x) { return x->at < x->n ? x->p[x->at] : -1; }
+static int peek_byte(const reader *x) { return x->at < x->n ? x->p[x->at] : -1; }
 
-static void blanks(reader *x)
+static void skip_blanks(reader *x)
 {
     while (x->at < x->n && (x->p[x->at] == ' ' || x->p[x->at] == '\t' || x->p[x->at] == '\n' || x->p[x->at] == '\r'))
         x->at++;
@@ -50,9 +50,9 @@ static uint32_t read_hex(reader *x)
 {
     uint32_t v = 0;
     for (int i = 0; i < 4; i++, x->at++) {
-        int c = peek(x), d = c >= '0' && c <= '9'                 ? c - '0'
-                             : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
-                                                                  : -1;
+        int c = peek_byte(x), d = c >= '0' && c <= '9'                 ? c - '0'
+                                  : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
+                                                                       : -1;
         if (c < 0 || d < 0) wrong(x, "\\u needs four hexadecimal digits");
         v = v << 4 | (uint32_t)d;
     }
@@ -62,14 +62,14 @@ static uint32_t read_hex(reader *x)
 static uint32_t read_escape(reader *x)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
-    int c = peek(x);
+    int c = peek_byte(x);
     const char *found = c > 0 ? strchr(from, c) : NULL;
     x->at++;
     if (found) return (uint8_t)to[found - from];
     if (c != 'u') wrong(x, "unknown escape");
     uint32_t u = read_hex(x);
     if (u < 0xd800 || u > 0xdfff) return u;
-    if (u > 0xdbff || peek(x) != '\\' || x->at + 1 >= x->n || x->p[x->at + 1] != 'u') wrong(x, "lone surrogate");
+    if (u > 0xdbff || peek_byte(x) != '\\' || x->at + 1 >= x->n || x->p[x->at + 1] != 'u') wrong(x, "lone surrogate");
     x->at += 2;
     uint32_t low = read_hex(x);
     if (low < 0xdc00 || low > 0xdfff) wrong(x, "lone surrogate");
@@ -80,16 +80,17 @@ static jval read_string(reader *x)
 {
     uint8_t *out = NULL;
     size_t from = ++x->at, n = 0;
-    while (peek(x) >= 0x20 && peek(x) != '"' && peek(x) != '\\') x->at++;
-    if (peek(x) != '"') { /* escapes: what is left of the text bounds the string */
+    while (peek_byte(x) >= 0x20 && peek_byte(x) != '"' && peek_byte(x) != '\\') x->at++;
+    if (peek_byte(x) != '"') { /* escapes: what is left of the text bounds the string */
         size_t end = x->at;
         while (end < x->n && x->p[end] != '"') end += x->p[end] == '\\' ? 2 : 1;
         out = jinja_alloc(x->r, (end < x->n ? end : x->n) - from + 1, 1);
         n = x->at - from;
         memcpy(out, x->p + from, n);
-        while (peek(x) != '"') {
-            if (peek(x) < 0x20) wrong(x, peek(x) < 0 ? "string without end" : "raw control character in a string");
-            if (peek(x) != '\\') {
+        while (peek_byte(x) != '"') {
+            if (peek_byte(x) < 0x20)
+                wrong(x, peek_byte(x) < 0 ? "string without end" : "raw control character in a string");
+            if (peek_byte(x) != '\\') {
                 out[n++] = x->p[x->at++];
                 continue;
             }
@@ -109,9 +110,9 @@ static jval read_number(reader *x)
 {
     const size_t from = x->at;
     bool whole = true;
-    if (peek(x) == '-') x->at++;
+    if (peek_byte(x) == '-') x->at++;
     const size_t first = x->at;
-    for (int c; (c = peek(x)) >= 0 && ((c >= '0' && c <= '9') || (x->at > first && strchr(".eE+-", c))); x->at++)
+    for (int c; (c = peek_byte(x)) >= 0 && ((c >= '0' && c <= '9') || (x->at > first && strchr(".eE+-", c))); x->at++)
         whole = whole && c >= '0' && c <= '9';
     const size_t n = x->at - from;
     char *text = jinja_alloc(x->r, n + 1, 1), *end;
@@ -143,23 +144,23 @@ static jval read_object(reader *x, int depth)
 {
     jdict *d = jdict_new(x->r);
     x->at++;
-    blanks(x);
-    while (peek(x) != '}') {
-        if (peek(x) != '"') wrong(x, "expected a key");
+    skip_blanks(x);
+    while (peek_byte(x) != '}') {
+        if (peek_byte(x) != '"') wrong(x, "expected a key");
         jval key = read_string(x);
-        blanks(x);
-        if (peek(x) != ':') wrong(x, "expected ':'");
+        skip_blanks(x);
+        if (peek_byte(x) != ':') wrong(x, "expected ':'");
         x->at++;
         jval v = read_value(x, depth + 1);
         if (jdict_find(x->r, d, key)) wrong(x, "a key appears twice");
         if (jstr_is(key.s, "role") && is_word(v)) v.s.user = NULL; /* templates make tokens of it */
         jdict_put(x->r, d, key, v);
-        blanks(x);
-        if (peek(x) == '}') break;
-        if (peek(x) != ',') wrong(x, "expected ',' or '}'");
+        skip_blanks(x);
+        if (peek_byte(x) == '}') break;
+        if (peek_byte(x) != ',') wrong(x, "expected ',' or '}'");
         x->at++;
-        blanks(x);
-        if (peek(x) == '}') wrong(x, "expected a key");
+        skip_blanks(x);
+        if (peek_byte(x) == '}') wrong(x, "expected a key");
     }
     x->at++;
     return jval_dict(d);
@@ -169,15 +170,15 @@ static jval read_array(reader *x, int depth)
 {
     jlist *l = jlist_new(x->r, 0);
     x->at++;
-    blanks(x);
-    while (peek(x) != ']') {
+    skip_blanks(x);
+    while (peek_byte(x) != ']') {
         jlist_add(x->r, l, read_value(x, depth + 1));
-        blanks(x);
-        if (peek(x) == ']') break;
-        if (peek(x) != ',') wrong(x, "expected ',' or ']'");
+        skip_blanks(x);
+        if (peek_byte(x) == ']') break;
+        if (peek_byte(x) != ',') wrong(x, "expected ',' or ']'");
         x->at++;
-        blanks(x);
-        if (peek(x) == ']') wrong(x, "expected a value");
+        skip_blanks(x);
+        if (peek_byte(x) == ']') wrong(x, "expected a value");
     }
     x->at++;
     return jval_list(J_LIST, l);
@@ -193,9 +194,9 @@ static bool take_word(reader *x, const char *word)
 
 static jval read_value(reader *x, int depth)
 {
-    blanks(x);
+    skip_blanks(x);
     if (depth > DEPTH_MAX) wrong(x, "nested too deeply");
-    switch (peek(x)) {
+    switch (peek_byte(x)) {
     case '{': return read_object(x, depth);
     case '[': return read_array(x, depth);
     case '"': return read_string(x);
@@ -212,7 +213,7 @@ jval jinja_read_json(jinja_run *r, span text)
     reader x = {r, text.p, text.n, 0};
     if (!utf8_is_valid(text)) jinja_stop(r, ERR_FORMAT, "context: not valid UTF-8");
     jval v = read_value(&x, 0);
-    blanks(&x);
+    skip_blanks(&x);
     if (x.at < x.n) wrong(&x, "text after the value");
     return v;
 }

@@ -21,7 +21,7 @@ typedef struct lexer {
     bool line_starts; /* the last tag took the end of its line */
 } lexer;
 
-static void put(lexer *x, jinja_token t)
+static void put_token(lexer *x, jinja_token t)
 {
     jinja_tokens *o = x->out;
     if (o->n == o->cap) {
@@ -37,7 +37,7 @@ static void put(lexer *x, jinja_token t)
 
 static void put_text(lexer *x, jinja_token_kind kind, size_t from, size_t to)
 {
-    put(x, (jinja_token){.kind = kind, .text = {x->p + from, NULL, to - from}});
+    put_token(x, (jinja_token){.kind = kind, .text = {x->p + from, NULL, to - from}});
 }
 
 static bool starts(const lexer *x, size_t at, const char *s)
@@ -46,7 +46,7 @@ static bool starts(const lexer *x, size_t at, const char *s)
     return x->n - at >= n && memcmp(x->p + at, s, n) == 0;
 }
 
-static int peek(const lexer *x, size_t at) { return at < x->n ? x->p[at] : -1; }
+static int peek_byte(const lexer *x, size_t at) { return at < x->n ? x->p[at] : -1; }
 
 static size_t skip_space(const lexer *x, size_t at)
 {
@@ -92,7 +92,7 @@ static void close_tag(lexer *x, size_t n, int sign, bool trims)
 {
     size_t to = x->at + n;
     if (sign == '-') to = skip_space(x, to);
-    else if (trims && sign != '+' && peek(x, to) == '\n') to++;
+    else if (trims && sign != '+' && peek_byte(x, to) == '\n') to++;
     go_to(x, to);
     x->line_starts = x->p[to - 1] == '\n';
 }
@@ -110,7 +110,7 @@ static void lex_comment(lexer *x)
 /* The word of a tag behind its opening, from `at` on: where it ends, or 0. */
 static size_t tag_word(const lexer *x, size_t at, const char *word)
 {
-    if (peek(x, at) == '-' || peek(x, at) == '+') at++;
+    if (peek_byte(x, at) == '-' || peek_byte(x, at) == '+') at++;
     at = skip_space(x, at);
     if (!starts(x, at, word)) return 0;
     return skip_space(x, at + strlen(word));
@@ -119,7 +119,7 @@ static size_t tag_word(const lexer *x, size_t at, const char *word)
 /* {% raw %} … {% endraw %}; x->at is at the end of the opening tag. */
 static void lex_raw(lexer *x)
 {
-    if (peek(x, x->at) == '-') {
+    if (peek_byte(x, x->at) == '-') {
         go_to(x, x->at + 1);
         close_tag(x, 2, '-', false);
     } else {
@@ -127,12 +127,12 @@ static void lex_raw(lexer *x)
     }
     for (size_t at = x->at; at + 2 <= x->n; at++) {
         size_t end = starts(x, at, "{%") ? tag_word(x, at + 2, "endraw") : 0;
-        int sign = end ? peek(x, end) : 0;
+        int sign = end ? peek_byte(x, end) : 0;
         if (!end) continue;
         if (sign == '-' || sign == '+') end++;
         else sign = 0;
         if (!starts(x, end, "%}")) continue;
-        put_data(x, at, peek(x, at + 2), true);
+        put_data(x, at, peek_byte(x, at + 2), true);
         go_to(x, end);
         close_tag(x, 2, sign, true);
         return;
@@ -192,14 +192,14 @@ static void lex_string(lexer *x)
         else jtext_put(x->r, &t, "\\");
         i += 1 + used;
     }
-    put(x, (jinja_token){.kind = JT_STRING, .text = jtext_get(&t)});
+    put_token(x, (jinja_token){.kind = JT_STRING, .text = jtext_get(&t)});
     go_to(x, end + 1);
 }
 
 static size_t digits_end(const lexer *x, size_t at)
 {
     while (at < x->n && ((x->p[at] >= '0' && x->p[at] <= '9') ||
-                         (x->p[at] == '_' && peek(x, at + 1) >= '0' && peek(x, at + 1) <= '9')))
+                         (x->p[at] == '_' && peek_byte(x, at + 1) >= '0' && peek_byte(x, at + 1) <= '9')))
         at++;
     return at;
 }
@@ -211,17 +211,17 @@ static void lex_number(lexer *x)
     bool is_float = false;
     int base = 10;
     bool after_dot = from && x->p[from - 1] == '.'; /* a.0.1 are two indices */
-    if (x->p[from] == '0' && (peek(x, from + 1) | 32) == 'x') {
-        for (end = from + 2, base = 16; (peek(x, end) >= '0' && peek(x, end) <= '9') ||
-                                        ((peek(x, end) | 32) >= 'a' && (peek(x, end) | 32) <= 'f');)
+    if (x->p[from] == '0' && (peek_byte(x, from + 1) | 32) == 'x') {
+        for (end = from + 2, base = 16; (peek_byte(x, end) >= '0' && peek_byte(x, end) <= '9') ||
+                                        ((peek_byte(x, end) | 32) >= 'a' && (peek_byte(x, end) | 32) <= 'f');)
             end++;
     } else if (!after_dot) {
-        if (peek(x, end) == '.' && (more = digits_end(x, end + 1)) > end + 1) {
+        if (peek_byte(x, end) == '.' && (more = digits_end(x, end + 1)) > end + 1) {
             end = more;
             is_float = true;
         }
-        size_t sign = end + 1 + (peek(x, end + 1) == '-' || peek(x, end + 1) == '+');
-        if ((peek(x, end) | 32) == 'e' && peek(x, end) > 0 && (more = digits_end(x, sign)) > sign) {
+        size_t sign = end + 1 + (peek_byte(x, end + 1) == '-' || peek_byte(x, end + 1) == '+');
+        if ((peek_byte(x, end) | 32) == 'e' && peek_byte(x, end) > 0 && (more = digits_end(x, sign)) > sign) {
             end = more;
             is_float = true;
         }
@@ -232,7 +232,7 @@ static void lex_number(lexer *x)
     errno = 0;
     jval v = is_float ? jval_float(strtod(text, NULL)) : jval_int(strtoll(text, NULL, base));
     if (n + 1 >= sizeof text || (errno && !is_float)) jinja_fail(x->r, "a number that is too large");
-    put(x, (jinja_token){.kind = is_float ? JT_FLOAT : JT_INT, .value = v});
+    put_token(x, (jinja_token){.kind = is_float ? JT_FLOAT : JT_INT, .value = v});
     go_to(x, end);
 }
 
@@ -256,7 +256,7 @@ static void lex_tag(lexer *x, const char *close, jinja_token_kind end_kind)
         if (x->at >= x->n) jinja_fail(x->r, "a tag without %s", close);
         int c = x->p[x->at], sign = c == '-' || (block && c == '+') ? c : 0;
         if (!depth && starts(x, x->at + (sign != 0), close)) {
-            put(x, (jinja_token){.kind = end_kind});
+            put_token(x, (jinja_token){.kind = end_kind});
             go_to(x, x->at + (sign != 0));
             close_tag(x, 2, sign, block);
             return;
@@ -313,7 +313,7 @@ void jinja_lex(jinja_run *r, span source, jinja_tokens *out)
             put_text(&x, JT_DATA, x.at, x.n);
             break;
         }
-        int kind = x.p[at + 1], sign = peek(&x, at + 2);
+        int kind = x.p[at + 1], sign = peek_byte(&x, at + 2);
         bool has_sign = sign == '-' || sign == '+';
         size_t raw = kind == '%' ? tag_word(&x, at + 2, "raw") : 0;
         if (raw && !starts(&x, raw, "%}") && !starts(&x, raw, "-%}")) raw = 0;
@@ -328,8 +328,8 @@ void jinja_lex(jinja_run *r, span source, jinja_tokens *out)
             lex_comment(&x);
             continue;
         }
-        put(&x, (jinja_token){.kind = kind == '{' ? JT_OUTPUT_BEGIN : JT_BLOCK_BEGIN});
+        put_token(&x, (jinja_token){.kind = kind == '{' ? JT_OUTPUT_BEGIN : JT_BLOCK_BEGIN});
         lex_tag(&x, kind == '{' ? "}}" : "%}", kind == '{' ? JT_OUTPUT_END : JT_BLOCK_END);
     }
-    put(&x, (jinja_token){.kind = JT_END});
+    put_token(&x, (jinja_token){.kind = JT_END});
 }

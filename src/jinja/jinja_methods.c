@@ -131,7 +131,7 @@ METHOD(removesuffix)
 }
 
 /* The index by characters, -1: absent. */
-static int64_t find(jinja_run *r, jval self, const jval *a, bool last)
+static int64_t find_substring(jinja_run *r, jval self, const jval *a, bool last)
 {
     jval part = jinja_slice(r, self, a[1], a[2], (jval){0});
     size_t at = jstring_find(part.s, jval_as_str(r, a[0], "find"), 0, last);
@@ -142,19 +142,19 @@ static int64_t find(jinja_run *r, jval self, const jval *a, bool last)
 METHOD(find)
 {
     UNUSED;
-    return jval_int(find(r, self, a, false));
+    return jval_int(find_substring(r, self, a, false));
 }
 
 METHOD(rfind)
 {
     UNUSED;
-    return jval_int(find(r, self, a, true));
+    return jval_int(find_substring(r, self, a, true));
 }
 
 METHOD(index)
 {
     UNUSED;
-    int64_t i = find(r, self, a, false);
+    int64_t i = find_substring(r, self, a, false);
     if (i < 0) jinja_fail(r, "substring not found");
     return jval_int(i);
 }

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-static jval like(jval v, jstr s)
+static jval string_like(jval v, jstr s)
 {
     jval out = jval_str(s);
     out.safe = v.safe;
@@ -43,7 +43,7 @@ jval jstring_case(jinja_run *r, jval v, jstring_case_kind kind)
         else starts = false;
         jinja_step(r, i % 64 == 0);
     }
-    return like(v, jtext_get(&t));
+    return string_like(v, jtext_get(&t));
 }
 
 static bool in_set(jstr s, uint32_t c)
@@ -72,7 +72,7 @@ jval jstring_strip(jinja_run *r, jval v, jval chars, bool left, bool right)
         to = at;
     }
     jinja_step(r, (s.n - (to - from)) / 16);
-    return like(v, jstr_cut(s, from, to));
+    return string_like(v, jstr_cut(s, from, to));
 }
 
 jval jstring_pad(jinja_run *r, jval v, int64_t width, uint32_t with, char align)
@@ -84,7 +84,7 @@ jval jstring_pad(jinja_run *r, jval v, int64_t width, uint32_t with, char align)
     for (int64_t i = 0; i < before; i++) jtext_char(r, &t, with, false);
     jtext_add(r, &t, v.s);
     for (int64_t i = before; i < pad; i++) jtext_char(r, &t, with, false);
-    return like(v, jtext_get(&t));
+    return string_like(v, jtext_get(&t));
 }
 
 size_t jstring_find(jstr s, jstr what, size_t from, bool last)
@@ -119,7 +119,7 @@ jval jstring_replace(jinja_run *r, jval v, jstr from, jstr to, int64_t count)
         count -= count > 0;
     }
     if (at < s.n) jtext_add(r, &t, jstr_cut(s, at, s.n));
-    return like(v, jtext_get(&t));
+    return string_like(v, jtext_get(&t));
 }
 
 jlist *jstring_lines(jinja_run *r, jstr s, bool keep_ends)
@@ -181,7 +181,7 @@ static void split_words_right(jinja_run *r, jstr s, int64_t count, jlist *l)
     }
 }
 
-static void turn(jlist *l)
+static void reverse_list(jlist *l)
 {
     for (size_t i = 0; i < l->n / 2; i++) {
         jval v = l->v[i];
@@ -197,7 +197,7 @@ jlist *jstring_split(jinja_run *r, jval v, jval separator, int64_t count, bool r
     if (!jval_given(separator) || separator.kind == J_NONE) {
         if (right) split_words_right(r, s, count, l);
         else split_words(r, s, count, l);
-        if (right) turn(l);
+        if (right) reverse_list(l);
         return l;
     }
     jstr by = jval_as_str(r, separator, "split");
@@ -213,7 +213,7 @@ jlist *jstring_split(jinja_run *r, jval v, jval separator, int64_t count, bool r
             end = (size_t)(p - s.p);
         }
         jlist_add(r, l, jval_str(jstr_cut(s, 0, end)));
-        turn(l);
+        reverse_list(l);
         return l;
     }
     size_t at = 0;

@@ -309,7 +309,7 @@ bool jval_true(jval v)
 
 double jval_number(jval v) { return v.kind == J_FLOAT ? v.f : v.kind == J_BOOL ? v.b : (double)v.i; }
 
-static int64_t whole(jval v) { return v.kind == J_BOOL ? v.b : v.i; }
+static int64_t whole_part(jval v) { return v.kind == J_BOOL ? v.b : v.i; }
 
 void jval_need(jinja_run *r, jval v)
 {
@@ -325,7 +325,7 @@ bool jval_equal(jinja_run *r, jval a, jval b)
     if (jval_is_number(a) && jval_is_number(b)) {
         if (a.kind == J_FLOAT && b.kind == J_FLOAT && a.digits && b.digits) return strcmp(a.digits, b.digits) == 0;
         if (a.kind == J_FLOAT || b.kind == J_FLOAT) return jval_number(a) == jval_number(b);
-        return whole(a) == whole(b);
+        return whole_part(a) == whole_part(b);
     }
     if (a.kind != b.kind) return false;
     bool same = true;
@@ -365,7 +365,7 @@ int jval_order(jinja_run *r, jval a, jval b, const char *sign)
             double x = jval_number(a), y = jval_number(b);
             return x < y ? -1 : x > y;
         }
-        int64_t x = whole(a), y = whole(b);
+        int64_t x = whole_part(a), y = whole_part(b);
         return x < y ? -1 : x > y;
     }
     if (a.kind == J_STRING && b.kind == J_STRING) {
@@ -435,7 +435,7 @@ int64_t jval_index(jinja_run *r, jval v, const char *what)
     jval_need(r, v);
     if (v.kind != J_INT && v.kind != J_BOOL)
         jinja_fail(r, "%s: '%s' object cannot be interpreted as an integer", what, jval_type(v));
-    return whole(v);
+    return whole_part(v);
 }
 
 /* ---- containers ---- */

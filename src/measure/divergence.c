@@ -33,7 +33,7 @@ static void log_softmax_of(const float *logits, int32_t n, int32_t *best, double
     *log_sum = (double)logits[top] + log(sum);
 }
 
-static void compare(divergence *d, const float *reference, const float *tested, int32_t next)
+static void add_position(divergence *d, const float *reference, const float *tested, int32_t next)
 {
     int32_t best_p, best_q;
     double sum_p, sum_q, kl = 0;
@@ -67,8 +67,8 @@ static int compare_rows(void *ctx, const float *rows, int64_t first, int64_t n, 
     divergence *d = ctx;
     for (int64_t i = first; i < first + n; i++)
         if (i >= d->first && i < d->last)
-            compare(d, d->kept + (i - d->first) * d->n_vocab, rows + (i - first) * d->n_vocab,
-                    d->generates ? d->ids[i + 1] : -1);
+            add_position(d, d->kept + (i - d->first) * d->n_vocab, rows + (i - first) * d->n_vocab,
+                         d->generates ? d->ids[i + 1] : -1);
     return OK;
 }
 
@@ -117,7 +117,7 @@ int divergence_add(void *ctx, const int32_t *ids, int64_t n, int64_t first, err 
     return engine_eval(d->tested, ids, (size_t)n, -1, compare_rows, d, e);
 }
 
-static int ascending(const void *a, const void *b)
+static int compare_floats(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -128,7 +128,7 @@ int divergence_get(divergence *d, divergence_result *out, err *e)
     if (d->n_kl == 0) return err_set(e, ERR_USAGE, "there are no tokens to compare");
     double n = (double)d->n_kl, sum = 0, at = 0.99 * (n - 1);
     for (size_t i = 0; i < d->n_kl; i++) sum += d->kl[i];
-    qsort(d->kl, d->n_kl, sizeof *d->kl, ascending);
+    qsort(d->kl, d->n_kl, sizeof *d->kl, compare_floats);
     size_t below = (size_t)at, above = below + 1 < d->n_kl ? below + 1 : below;
     *out = (divergence_result){.kl_mean = sum / n,
                                .kl_p99 = d->kl[below] + (at - (double)below) * (d->kl[above] - d->kl[below]),

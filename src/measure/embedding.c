@@ -26,8 +26,8 @@ int embedding_check(const engine *g, bool scores, bool pooling_given, err *e)
     return OK;
 }
 
-static int encode(const engine *g, span text, const span *second, size_t most, token_list *ids, token_list *types,
-                  err *e)
+static int encode_pair(const engine *g, span text, const span *second, size_t most, token_list *ids, token_list *types,
+                       err *e)
 {
     token_input in = {text, second, most};
     return tokenizer_encode_input(engine_tokenizer(g), &in, TOKENIZE_SPECIAL, ids, types, e);
@@ -37,7 +37,7 @@ static int encode(const engine *g, span text, const span *second, size_t most, t
 static int was_cut(const engine *g, span text, const span *second, size_t most, bool *cut, err *e)
 {
     token_list ids = {0}, types = {0};
-    const int rc = encode(g, text, second, 0, &ids, &types, e);
+    const int rc = encode_pair(g, text, second, 0, &ids, &types, e);
     *cut = ids.n > most;
     token_list_free(&ids);
     token_list_free(&types);
@@ -58,7 +58,7 @@ int embedding_tokenize(const engine *g, span text, const span *second, bool *cut
             return err_set(e, ERR_MEMORY, "out of memory for a text");
         text = buf_span(&joined);
     }
-    int rc = encode(g, text, second, most, ids, types, e);
+    int rc = encode_pair(g, text, second, most, ids, types, e);
     if (!rc && cut && ids->n - ids0 >= most) rc = was_cut(g, text, second, most, cut, e);
     if (!rc && ids->n == ids0 && i->bos >= 0 && !(token_list_add(ids, i->bos) && token_list_add(types, 0)))
         rc = err_set(e, ERR_MEMORY, "out of memory for a text");

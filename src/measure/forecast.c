@@ -37,7 +37,7 @@ static bool on_token(void *ctx, const token_event *ev)
 }
 
 /* Runs a prompt and so many tokens; *first: seconds until the first of them, or the vector of an encoder. */
-static int run(attempt *a, int64_t prompt, int tokens, double *first, err *e)
+static int run_attempt(attempt *a, int64_t prompt, int tokens, double *first, err *e)
 {
     const engine_info *info = &a->g->info;
     const int32_t n_vocab = info->n_enc_vocab ? info->n_enc_vocab : info->n_vocab;
@@ -73,7 +73,7 @@ static int run(attempt *a, int64_t prompt, int tokens, double *first, err *e)
     return rc;
 }
 
-static int ascending(const void *a, const void *b)
+static int compare_seconds(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -98,12 +98,12 @@ static int try_prompt(attempt *a, int64_t prompt, double *first, err *e)
 {
     const engine *g = a->g;
     const int64_t chunk = g->info.generates && !g->info.n_enc_vocab ? g->chunk : prompt;
-    if (prompt <= chunk) return run(a, prompt, 1, first, e);
+    if (prompt <= chunk) return run_attempt(a, prompt, 1, first, e);
     double one, two;
-    int rc = run(a, chunk, 1, &one, e);
+    int rc = run_attempt(a, chunk, 1, &one, e);
     if (!rc && (one * (double)prompt <= PROMPT_SECONDS * (double)chunk || prompt <= 2 * chunk))
-        return run(a, prompt, 1, first, e);
-    if (!rc) rc = run(a, 2 * chunk, 1, &two, e);
+        return run_attempt(a, prompt, 1, first, e);
+    if (!rc) rc = run_attempt(a, 2 * chunk, 1, &two, e);
     *first = rc ? 0 : one + (two - one) * chunks_after(g, prompt);
     return rc;
 }
@@ -117,7 +117,7 @@ static int try_prompts(attempt *a, int64_t prompt, double *first, err *e)
     const int least = *first > PROMPT_SECONDS ? 1 : 3;
     const double until = clock_now() + PROMPT_SECONDS / 3;
     while (!rc && n < PROMPTS_MAX && (n < least || clock_now() < until)) rc = try_prompt(a, prompt, &took[n++], e);
-    qsort(took, (size_t)n, sizeof *took, ascending);
+    qsort(took, (size_t)n, sizeof *took, compare_seconds);
     *first = took[(n - 1) / 2];
     return rc;
 }
@@ -143,13 +143,13 @@ int forecast_make(forecast *out, engine *g, int64_t prompt, err *e)
     *out = (forecast){.prompt = prompt < room ? prompt : room > 0 ? room : 1};
     out->busy = mem_zero((size_t)a.marks.n + 1, sizeof *out->busy);
     if (!rc && !out->busy) rc = err_set(e, ERR_MEMORY, "out of memory for times of devices");
-    if (!rc) rc = run(&a, 1, 2, &unused, e); /* pages and caches are touched */
+    if (!rc) rc = run_attempt(&a, 1, 2, &unused, e); /* pages and caches are touched */
     if (!rc) rc = try_prompts(&a, out->prompt, &out->first, e);
     if (!rc && !generates) {
         out->communicates = out->first * busy_rest(&a.marks, g, out->first);
         set_busy(out, &a, 1);
     }
-    if (!rc && generates) rc = run(&a, out->prompt < g->chunk ? out->prompt : g->chunk, tokens, &unused, e);
+    if (!rc && generates) rc = run_attempt(&a, out->prompt < g->chunk ? out->prompt : g->chunk, tokens, &unused, e);
     if (!rc && a.n > 1) {
         out->token = (a.end - a.begin) / (a.n - 1);
         out->communicates = out->token * busy_rest(&a.marks, g, a.end - a.begin);

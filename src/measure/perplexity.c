@@ -16,7 +16,7 @@ typedef struct scorer {
 } scorer;
 
 /* -log softmax(logits)[id]; sums in double. */
-static double loss(const float *logits, int32_t n, int32_t id)
+static double loss_of_id(const float *logits, int32_t n, int32_t id)
 {
     float top = logits[0];
     for (int32_t i = 1; i < n; i++) top = fm_max(logits[i], top);
@@ -32,7 +32,7 @@ static int score_rows(void *ctx, const float *rows, int64_t first, int64_t n, er
     for (int64_t i = 0; i < n; i++) {
         int64_t at = first + i;
         if (at < s->first || at >= s->n - 1) continue;
-        const double one = loss(rows + i * s->n_vocab, s->n_vocab, s->ids[at + 1]);
+        const double one = loss_of_id(rows + i * s->n_vocab, s->n_vocab, s->ids[at + 1]);
         s->sum += one;
         s->squares += one * one;
         s->tokens++;

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-static int check(const engine *g, int64_t total, const windows *w, err *e)
+static int check_windows(const engine *g, int64_t total, const windows *w, err *e)
 {
     if (!engine_describe(g)->generates)
         return err_set(e, ERR_USAGE, "this model is an encoder: it does not say what comes next in a text");
@@ -25,7 +25,7 @@ static int check(const engine *g, int64_t total, const windows *w, err *e)
 int windows_each(const engine *g, const int32_t *ids, size_t n, const windows *w, window_fn fn, void *ctx, err *e)
 {
     int64_t total = (int64_t)n, step = w->stride ? w->stride : w->window, scored = 1;
-    int rc = check(g, total, w, e);
+    int rc = check_windows(g, total, w, e);
     if (rc) return rc;
     int32_t *copy = mem_array((size_t)w->window, sizeof *copy);
     if (!copy) return err_set(e, ERR_MEMORY, "out of memory for a window");

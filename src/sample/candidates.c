@@ -75,7 +75,7 @@ static bool choose_levels(const cut_range *r, float *reach, float level[SCAN_LEV
 }
 
 /* Leaves only those in the range in the columns. */
-static void gather(candidates *c, cut_range *r)
+static void gather_candidates(candidates *c, cut_range *r)
 {
     r->n = c->scan->keep(r->at.key, r->n, r->low, r->high, &r->at, &c->spare);
     r->at = c->spare;
@@ -86,7 +86,7 @@ static void gather(candidates *c, cut_range *r)
 }
 
 /* Narrows the range until few are left in it, or all keys there are equal. False: all are needed. */
-static bool narrow(candidates *c, const float *by, const cut_goal *g, cut_range *r)
+static bool narrow_range(candidates *c, const float *by, const cut_goal *g, cut_range *r)
 {
     float level[SCAN_LEVELS], reach = 0.25f;
     *r = (cut_range){.at = {(float *)by, c->at.weight, c->at.id}, .n = c->n, .low = -INFINITY, .high = INFINITY};
@@ -111,7 +111,7 @@ static bool narrow(candidates *c, const float *by, const cut_goal *g, cut_range 
             r->n_high = count[k - 1];
             r->ahead = r->n_gone + count[k - 1];
         }
-        if (r->n_low - r->n_high <= r->n / 4) gather(c, r); /* else another look at all costs less */
+        if (r->n_low - r->n_high <= r->n / 4) gather_candidates(c, r); /* else another look at all costs less */
     }
     return true;
 }
@@ -120,7 +120,7 @@ static bool narrow(candidates *c, const float *by, const cut_goal *g, cut_range 
 static cut_place place_of(candidates *c, const cut_goal *g, cut_range *r)
 {
     double got = r->above;
-    gather(c, r);
+    gather_candidates(c, r);
     if (r->n <= FEW) sort_columns(&r->at, r->n); /* else all keys are equal */
     if (!r->n)
         return (cut_place){r->high, INT32_MAX, false, r->ahead}; /* sums of parts round in another way than their sum */
@@ -146,7 +146,7 @@ static void keep_from(candidates *c, const float *by, float low, int64_t stay)
 static void keep_goal(candidates *c, float *by, const cut_goal *g)
 {
     cut_range r;
-    if (!narrow(c, by, g, &r)) return;
+    if (!narrow_range(c, by, g, &r)) return;
     const cut_place p = place_of(c, g, &r);
     for (int64_t i = 0; p.ties && i < c->n; i++)
         if (by[i] == p.key && c->at.id[i] > p.last_id) by[i] = -INFINITY;
@@ -176,7 +176,7 @@ int32_t candidates_list(candidates *c, int32_t k)
 {
     const cut_goal g = {true, (double)k};
     cut_range r = {.low = -INFINITY};
-    const bool some = k < c->n && narrow(c, c->at.key, &g, &r);
+    const bool some = k < c->n && narrow_range(c, c->at.key, &g, &r);
     const int64_t n = c->scan->keep(c->at.key, c->n, some ? r.low : -FLT_MAX, INFINITY, &c->at, &c->spare);
     sort_columns(&c->spare, n);
     return (int32_t)(n < k ? n : k);

@@ -14,11 +14,11 @@ typedef struct parser {
     int depth;
 } parser;
 
-static int peek(const parser *p) { return p->at < p->in.n ? p->in.p[p->at] : -1; }
-static bool failed(const parser *p) { return p->b.e->code != OK; }
+static int peek_char(const parser *p) { return p->at < p->in.n ? p->in.p[p->at] : -1; }
+static bool has_failed(const parser *p) { return p->b.e->code != OK; }
 
 /* NULL, so that parsers of phrases can return it. */
-static phrase *refuse(parser *p, const char *what)
+static phrase *refuse_grammar(parser *p, const char *what)
 {
     size_t line = 1, column = 1, n = p->in.n - p->at < 20 ? p->in.n - p->at : 20;
     for (size_t i = 0; i < p->at; i++) {
@@ -44,9 +44,9 @@ static bool is_name(int c)
 /* Blanks and comments; newlines too where a rule may go on after them. */
 static void skip_space(parser *p, bool newlines)
 {
-    for (int c; (c = peek(p)) >= 0;) {
+    for (int c; (c = peek_char(p)) >= 0;) {
         if (c == '#')
-            while (peek(p) >= 0 && peek(p) != '\n' && peek(p) != '\r') p->at++;
+            while (peek_char(p) >= 0 && peek_char(p) != '\n' && peek_char(p) != '\r') p->at++;
         else if (c == ' ' || c == '\t' || (newlines && (c == '\n' || c == '\r'))) p->at++;
         else return;
     }
@@ -55,7 +55,7 @@ static void skip_space(parser *p, bool newlines)
 static span take_name(parser *p)
 {
     const size_t from = p->at;
-    while (is_name(peek(p))) p->at++;
+    while (is_name(peek_char(p))) p->at++;
     return span_of(p->in.p + from, p->at - from);
 }
 
@@ -68,16 +68,16 @@ static bool take_hex(parser *p, int digits, uint32_t *out)
 {
     uint32_t v = 0;
     for (int i = 0; i < digits; i++, p->at++) {
-        const int h = hex_value(peek(p));
+        const int h = hex_value(peek_char(p));
         if (h < 0) {
-            refuse(p, "expected a hexadecimal digit");
+            refuse_grammar(p, "expected a hexadecimal digit");
             return false;
         }
         v = v << 4 | (uint32_t)h;
     }
     *out = v;
     if (v <= CHAR_MAX_CODE && (v < 0xd800 || v > 0xdfff)) return true;
-    refuse(p, "the escape before is no character");
+    refuse_grammar(p, "the escape before is no character");
     return false;
 }
 
@@ -86,9 +86,9 @@ static bool take_char(parser *p, int closing, uint32_t *out)
 {
     static const char known[] = "nrt\\\"[]", meant[] = "\n\r\t\\\"[]";
     size_t n;
-    const int c = peek(p);
+    const int c = peek_char(p);
     if (c < 0) {
-        refuse(p, closing == '"' ? "a literal does not end" : "a class does not end");
+        refuse_grammar(p, closing == '"' ? "a literal does not end" : "a class does not end");
         return false;
     }
     if (c != '\\') {
@@ -97,7 +97,7 @@ static bool take_char(parser *p, int closing, uint32_t *out)
         return true;
     }
     p->at++;
-    const int kind = peek(p);
+    const int kind = peek_char(p);
     const char *simple = kind > 0 ? strchr(known, kind) : NULL;
     if (simple) {
         p->at++;
@@ -109,7 +109,7 @@ static bool take_char(parser *p, int closing, uint32_t *out)
         p->at++;
         return take_hex(p, digits, out);
     }
-    refuse(p, "expected an escape: \\n \\r \\t \\\\ \\\" \\[ \\] \\xHH \\uHHHH \\UHHHHHHHH");
+    refuse_grammar(p, "expected an escape: \\n \\r \\t \\\\ \\\" \\[ \\] \\xHH \\uHHHH \\UHHHHHHHH");
     return false;
 }
 
@@ -119,10 +119,10 @@ static phrase *parse_literal(parser *p)
     uint32_t c;
     uint8_t bytes[4];
     p->at++;
-    while (peek(p) != '"' && take_char(p, '"', &c)) buf_add(&text, bytes, utf8_encode(c, bytes));
+    while (peek_char(p) != '"' && take_char(p, '"', &c)) buf_add(&text, bytes, utf8_encode(c, bytes));
     p->at++;
     if (text.bad) err_set(p->b.e, ERR_MEMORY, "out of memory compiling a grammar");
-    phrase *x = failed(p) ? NULL : phrase_text(&p->b, buf_span(&text));
+    phrase *x = has_failed(p) ? NULL : phrase_text(&p->b, buf_span(&text));
     buf_free(&text);
     return x;
 }
@@ -131,16 +131,16 @@ static phrase *parse_class(parser *p)
 {
     char_class c = {0};
     p->at++;
-    const bool negated = peek(p) == '^';
+    const bool negated = peek_char(p) == '^';
     p->at += negated;
-    while (peek(p) != ']') {
+    while (peek_char(p) != ']') {
         uint32_t from, to;
         if (!take_char(p, ']', &from)) return NULL;
         to = from;
-        if (peek(p) == '-' && p->at + 1 < p->in.n && p->in.p[p->at + 1] != ']') {
+        if (peek_char(p) == '-' && p->at + 1 < p->in.n && p->in.p[p->at + 1] != ']') {
             p->at++;
             if (!take_char(p, ']', &to)) return NULL;
-            if (to < from) return refuse(p, "the range before ends before it begins");
+            if (to < from) return refuse_grammar(p, "the range before ends before it begins");
         }
         if (!char_class_add(&p->b, &c, from, to)) return NULL;
     }
@@ -152,26 +152,26 @@ static phrase *parse_choice(parser *p, bool nested);
 
 static phrase *parse_group(parser *p)
 {
-    if (++p->depth > NEST_MAX) return refuse(p, "groups nest too deeply");
+    if (++p->depth > NEST_MAX) return refuse_grammar(p, "groups nest too deeply");
     p->at++;
     skip_space(p, true);
     phrase *x = parse_choice(p, true);
     p->depth--;
-    if (failed(p)) return NULL;
-    if (peek(p) != ')') return refuse(p, "expected ')'");
+    if (has_failed(p)) return NULL;
+    if (peek_char(p) != ')') return refuse_grammar(p, "expected ')'");
     p->at++;
     return x;
 }
 
 static bool take_number(parser *p, int64_t *out)
 {
-    if (peek(p) < '0' || peek(p) > '9') {
-        refuse(p, "expected a number");
+    if (peek_char(p) < '0' || peek_char(p) > '9') {
+        refuse_grammar(p, "expected a number");
         return false;
     }
-    for (*out = 0; peek(p) >= '0' && peek(p) <= '9'; p->at++)
-        if ((*out = *out * 10 + peek(p) - '0') > REPEAT_MAX) {
-            refuse(p, "a repetition is too large");
+    for (*out = 0; peek_char(p) >= '0' && peek_char(p) <= '9'; p->at++)
+        if ((*out = *out * 10 + peek_char(p) - '0') > REPEAT_MAX) {
+            refuse_grammar(p, "a repetition is too large");
             return false;
         }
     return true;
@@ -184,25 +184,25 @@ static bool take_bounds(parser *p, bool nested, int64_t *min, int64_t *max)
     if (!take_number(p, min)) return false;
     *max = *min;
     skip_space(p, nested);
-    if (peek(p) == ',') {
+    if (peek_char(p) == ',') {
         p->at++;
         skip_space(p, nested);
         *max = -1;
-        if (peek(p) != '}' && !take_number(p, max)) return false;
+        if (peek_char(p) != '}' && !take_number(p, max)) return false;
         skip_space(p, nested);
     }
-    if (peek(p) != '}') refuse(p, "expected '}'");
-    else if (*max >= 0 && *max < *min) refuse(p, "the repetition before has a maximum below its minimum");
+    if (peek_char(p) != '}') refuse_grammar(p, "expected '}'");
+    else if (*max >= 0 && *max < *min) refuse_grammar(p, "the repetition before has a maximum below its minimum");
     p->at++;
-    return !failed(p);
+    return !has_failed(p);
 }
 
 static phrase *parse_repeats(parser *p, phrase *x, bool nested)
 {
-    while (!failed(p)) {
+    while (!has_failed(p)) {
         int64_t min = 0, max = -1;
         skip_space(p, nested);
-        const int c = peek(p);
+        const int c = peek_char(p);
         if (c != '*' && c != '+' && c != '?' && c != '{') break;
         p->at++;
         if (c == '+') min = 1;
@@ -217,7 +217,7 @@ static phrase *parse_repeats(parser *p, phrase *x, bool nested)
 static phrase *parse_item(parser *p)
 {
     static const char_range any = {0, CHAR_MAX_CODE};
-    const int c = peek(p);
+    const int c = peek_char(p);
     if (c == '"') return parse_literal(p);
     if (c == '[') return parse_class(p);
     if (c == '(') return parse_group(p);
@@ -232,11 +232,12 @@ static phrase *parse_item(parser *p)
 static phrase *parse_choice(parser *p, bool nested)
 {
     phrase *choice = phrase_list(&p->b, PHRASE_CHOICE);
-    for (bool more = true; more && !failed(p);) {
+    for (bool more = true; more && !has_failed(p);) {
         phrase *sequence = phrase_list(&p->b, PHRASE_SEQUENCE);
-        for (phrase *x; (x = parse_item(p)) && !failed(p);) phrase_add(&p->b, sequence, parse_repeats(p, x, nested));
+        for (phrase *x; (x = parse_item(p)) && !has_failed(p);)
+            phrase_add(&p->b, sequence, parse_repeats(p, x, nested));
         phrase_add(&p->b, choice, sequence);
-        more = peek(p) == '|';
+        more = peek_char(p) == '|';
         p->at += more;
         if (more) skip_space(p, true);
     }
@@ -248,24 +249,24 @@ static void parse_rule(parser *p)
     const size_t at = p->at;
     const span name = take_name(p);
     if (!name.n) {
-        refuse(p, "expected the name of a rule");
+        refuse_grammar(p, "expected the name of a rule");
         return;
     }
     const uint32_t rule = grammar_rule_named(&p->b, name);
     skip_space(p, false);
     if (p->in.n - p->at < 3 || memcmp(p->in.p + p->at, "::=", 3) != 0) {
-        refuse(p, "expected '::='");
+        refuse_grammar(p, "expected '::='");
         return;
     }
     p->at += 3;
     skip_space(p, true);
     phrase *body = parse_choice(p, false);
-    if (failed(p)) return;
-    if (peek(p) >= 0 && peek(p) != '\n' && peek(p) != '\r') {
-        refuse(p, "expected the end of the rule");
+    if (has_failed(p)) return;
+    if (peek_char(p) >= 0 && peek_char(p) != '\n' && peek_char(p) != '\r') {
+        refuse_grammar(p, "expected the end of the rule");
     } else if (p->b.rule[rule].body) {
         p->at = at;
-        refuse(p, "a rule is defined twice");
+        refuse_grammar(p, "a rule is defined twice");
     } else {
         p->b.rule[rule].body = body;
         skip_space(p, true);
@@ -280,9 +281,9 @@ int gbnf_compile(grammar **out, span text, const token_trie *t, err *e)
     grammar_builder_open(&p.b, &own);
     if (!utf8_is_valid(text)) err_set(&own, ERR_FORMAT, "grammar: the text is not UTF-8");
     skip_space(&p, true);
-    while (!failed(&p) && p.at < text.n) parse_rule(&p);
+    while (!has_failed(&p) && p.at < text.n) parse_rule(&p);
     const uint32_t root = map_get_str(&p.b.names, "root");
-    if (!failed(&p) && root == MAP_NONE) err_set(&own, ERR_FORMAT, "grammar: there is no rule 'root'");
+    if (!has_failed(&p) && root == MAP_NONE) err_set(&own, ERR_FORMAT, "grammar: there is no rule 'root'");
     grammar_open(out, &p.b, root == MAP_NONE ? 0 : root, t);
     return err_copy(e, &own);
 }

@@ -106,7 +106,7 @@ static int too_ambiguous(err *e)
 }
 
 /* Under the lock, as what follows. */
-static int follow(grammar *g, grammar_place *at, const int32_t *ids, int64_t n, err *e)
+static int follow_ids(grammar *g, grammar_place *at, const int32_t *ids, int64_t n, err *e)
 {
     const token_trie *t = g->t;
     if (at->epoch != g->run.epoch || !at->state || at->n > n)
@@ -198,7 +198,7 @@ static bool find_plain(grammar *g, uint32_t state, plain_part *out)
 }
 
 /* Sets the tokens that may follow the state; the nodes looked at, or negative where the tables are full. */
-static int64_t walk(grammar *g, uint32_t state, uint64_t *allowed)
+static int64_t walk_vocabulary(grammar *g, uint32_t state, uint64_t *allowed)
 {
     const token_trie *t = g->t;
     grammar_run *r = &g->run;
@@ -246,7 +246,7 @@ static int64_t walk(grammar *g, uint32_t state, uint64_t *allowed)
 }
 
 /* The mask of a state, perhaps a kept one. False: the grammar is too ambiguous. */
-static bool fill(grammar *g, uint32_t state, uint64_t *allowed)
+static bool fill_allowed(grammar *g, uint32_t state, uint64_t *allowed)
 {
     const size_t n = g->t->n_word;
     if (g->mask_epoch != g->run.epoch) memset(g->mask_of, 0, g->n_mask * sizeof *g->mask_of);
@@ -256,10 +256,10 @@ static bool fill(grammar *g, uint32_t state, uint64_t *allowed)
             memcpy(allowed, g->mask + k * n, n * sizeof *allowed);
             return true;
         }
-    int64_t looked = walk(g, state, allowed);
+    int64_t looked = walk_vocabulary(g, state, allowed);
     if (looked < 0) {
         state = grammar_run_flush(&g->run, state);
-        return state && walk(g, state, allowed) >= 0;
+        return state && walk_vocabulary(g, state, allowed) >= 0;
     }
     if (looked < MASK_WORTH) return true;
     g->mask_of[g->next_mask] = state;
@@ -272,7 +272,7 @@ static int make_mask(grammar *g, uint32_t state, bool may_end, uint64_t *allowed
 {
     const token_trie *t = g->t;
     uint64_t any = 0;
-    if (!fill(g, state, allowed)) return too_ambiguous(e);
+    if (!fill_allowed(g, state, allowed)) return too_ambiguous(e);
     for (size_t i = 0; i < t->n_word; i++) any |= allowed[i];
     next->over = next->complete && !any;
     if (!next->complete && !any)
@@ -286,7 +286,7 @@ int grammar_follow(grammar *g, grammar_place *at, const int32_t *ids, int64_t n,
                    grammar_next *next, err *e)
 {
     pthread_mutex_lock(&g->lock);
-    int rc = follow(g, at, ids, n, e);
+    int rc = follow_ids(g, at, ids, n, e);
     if (rc) *at = (grammar_place){0};
     else *next = (grammar_next){grammar_run_complete(&g->run, at->state), grammar_run_over(&g->run, at->state)};
     if (!rc && allowed && !next->over) rc = make_mask(g, at->state, may_end, allowed, next, e);

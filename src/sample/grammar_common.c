@@ -51,7 +51,7 @@ static uint32_t pair_of(walk *w, uint32_t a, uint32_t b)
 }
 
 /* Where the pair goes on. */
-static common_node follow(walk *w, common_node x)
+static common_node follow_node(walk *w, common_node x)
 {
     const grammar_node *a = &w->g->node[x.a], *b = &w->g->node[x.b];
     if (a->kind == NODE_DEAD || b->kind == NODE_DEAD) return x;
@@ -93,7 +93,7 @@ int common_nodes_make(common_nodes *out, grammar_builder *by, const grammar_node
     walk w = {out, by, g};
     if (!by->e->code) pair_of(&w, a, b);
     for (size_t i = 0; i < out->n && !by->e->code; i++) {
-        const common_node x = follow(&w, out->node[i]); /* the array may have moved */
+        const common_node x = follow_node(&w, out->node[i]); /* the array may have moved */
         out->node[i] = x;
     }
     if (!by->e->code) mark_alive(&w);

@@ -52,7 +52,7 @@ static uint32_t add_set(maker *m, const byte_set *set, uint32_t next)
     return add_node(m, NODE_SET, next, at);
 }
 
-static uint32_t put(maker *m, const phrase *x, uint32_t next);
+static uint32_t put_phrase(maker *m, const phrase *x, uint32_t next);
 
 /* What is repeated stands once: as a rule, unless it is a single node. */
 static uint32_t put_repeat(maker *m, const phrase *x, uint32_t next)
@@ -68,13 +68,14 @@ static uint32_t put_repeat(maker *m, const phrase *x, uint32_t next)
     uint32_t at = next;
     if (x->max < 0) {
         const uint32_t loop = add_node(m, NODE_SPLIT, m->dead, next);
-        const uint32_t body = put(m, of, loop);
+        const uint32_t body = put_phrase(m, of, loop);
         if (m->b->e->code) return 0;
         m->g->node[loop].next = body;
         at = loop;
     }
-    for (int64_t i = x->min; i < x->max && !m->b->e->code; i++) at = add_node(m, NODE_SPLIT, put(m, of, at), next);
-    for (int64_t i = 0; i < x->min && !m->b->e->code; i++) at = put(m, of, at);
+    for (int64_t i = x->min; i < x->max && !m->b->e->code; i++)
+        at = add_node(m, NODE_SPLIT, put_phrase(m, of, at), next);
+    for (int64_t i = 0; i < x->min && !m->b->e->code; i++) at = put_phrase(m, of, at);
     return at;
 }
 
@@ -82,7 +83,7 @@ static uint32_t put_choice(maker *m, const phrase *x, uint32_t next)
 {
     uint32_t at = m->dead;
     for (size_t i = x->n; i-- > 0 && !m->b->e->code;) {
-        const uint32_t one = put(m, x->item[i], next);
+        const uint32_t one = put_phrase(m, x->item[i], next);
         at = at == m->dead ? one : add_node(m, NODE_SPLIT, one, at);
     }
     return at;
@@ -96,7 +97,7 @@ static uint32_t put_common(maker *m, const phrase *x, uint32_t next)
     const bool plain = m->plain;
     common_nodes c = {0};
     m->plain = true;
-    const uint32_t a = put(m, x->item[0], 0), b = put(m, x->item[1], 0);
+    const uint32_t a = put_phrase(m, x->item[0], 0), b = put_phrase(m, x->item[1], 0);
     m->plain = plain;
     common_nodes_make(&c, m->b, g, a, b);
     g->n = before;
@@ -113,7 +114,7 @@ static uint32_t put_common(maker *m, const phrase *x, uint32_t next)
 }
 
 /* The first node of a phrase that goes on at `next`. */
-static uint32_t put(maker *m, const phrase *x, uint32_t next)
+static uint32_t put_phrase(maker *m, const phrase *x, uint32_t next)
 {
     if (!x || !grammar_builder_good(m->b, 0)) return 0;
     byte_set one = {0};
@@ -127,7 +128,7 @@ static uint32_t put(maker *m, const phrase *x, uint32_t next)
         return next;
     case PHRASE_SET: return add_set(m, &x->set, next);
     case PHRASE_SEQUENCE:
-        for (size_t i = x->n; i-- > 0;) next = put(m, x->item[i], next);
+        for (size_t i = x->n; i-- > 0;) next = put_phrase(m, x->item[i], next);
         return next;
     case PHRASE_CHOICE: return put_choice(m, x, next);
     case PHRASE_REPEAT: return put_repeat(m, x, next);
@@ -178,7 +179,7 @@ typedef struct search {
     uint8_t *seen; /* [nodes] */
 } search;
 
-static bool push(search *s, uint32_t node)
+static bool push_node(search *s, uint32_t node)
 {
     void *p = s->todo;
     if (s->seen[node] || !s->m->g->node[node].alive) return true;
@@ -194,7 +195,7 @@ static bool open_rule(search *s, uint32_t rule)
     s->state[rule] = 1;
     s->todo_at[s->n_open] = s->n_todo;
     s->open[s->n_open++] = rule;
-    return push(s, s->m->g->entry[rule]);
+    return push_node(s, s->m->g->entry[rule]);
 }
 
 /* Looks at the rules that `rule` may begin with. */
@@ -209,7 +210,7 @@ static bool look_from(search *s, uint32_t rule)
             continue;
         }
         const grammar_node *x = &g->node[s->todo[--s->n_todo]];
-        if (x->kind == NODE_SPLIT) ok = push(s, x->next) && push(s, x->arg);
+        if (x->kind == NODE_SPLIT) ok = push_node(s, x->next) && push_node(s, x->arg);
         if (x->kind != NODE_CALL) continue;
         if (s->state[x->arg] == 1) {
             const span name = s->m->b->rule[x->arg].name;
@@ -217,7 +218,7 @@ static bool look_from(search *s, uint32_t rule)
                     (int)(name.n < 200 ? name.n : 200), (const char *)name.p);
             return true;
         }
-        if (g->node[g->entry[x->arg]].empty) ok = push(s, x->next);
+        if (g->node[g->entry[x->arg]].empty) ok = push_node(s, x->next);
         if (ok && !s->state[x->arg]) ok = open_rule(s, x->arg);
     }
     return ok;
@@ -279,7 +280,7 @@ static void put_rules(maker *m, uint32_t root)
             err_set(b->e, ERR_MEMORY, "out of memory compiling a grammar");
         } else {
             g->entry = p;
-            g->entry[i] = put(m, r.body, 0);
+            g->entry[i] = put_phrase(m, r.body, 0);
         }
     }
     g->n_rule = b->n_rule;

@@ -35,7 +35,7 @@ bool grammar_builder_good(grammar_builder *b, size_t more)
     return !b->e->code;
 }
 
-static void *take(grammar_builder *b, size_t count, size_t size)
+static void *take_memory(grammar_builder *b, size_t count, size_t size)
 {
     uint64_t bytes;
     if (!mem_mul(count, size, &bytes)) bytes = SIZE_MAX;
@@ -45,9 +45,9 @@ static void *take(grammar_builder *b, size_t count, size_t size)
     return p;
 }
 
-static span copy(grammar_builder *b, span s)
+static span copy_text(grammar_builder *b, span s)
 {
-    uint8_t *p = take(b, s.n, 1);
+    uint8_t *p = take_memory(b, s.n, 1);
     if (!p) return (span){0};
     if (s.n) memcpy(p, s.p, s.n);
     return span_of(p, s.n);
@@ -56,7 +56,7 @@ static span copy(grammar_builder *b, span s)
 uint32_t grammar_rule_new(grammar_builder *b, span name, phrase *body)
 {
     void *p = b->rule;
-    const span own = copy(b, name);
+    const span own = copy_text(b, name);
     if (!grammar_builder_good(b, sizeof *b->rule)) return 0;
     if (!mem_grow(&p, &b->cap_rule, b->n_rule + 1, sizeof *b->rule)) {
         err_set(b->e, ERR_MEMORY, "out of memory compiling a grammar");
@@ -77,19 +77,19 @@ uint32_t grammar_rule_named(grammar_builder *b, span name)
     return at;
 }
 
-static phrase *make(grammar_builder *b, phrase_kind kind)
+static phrase *make_phrase(grammar_builder *b, phrase_kind kind)
 {
-    phrase *x = take(b, 1, sizeof *x);
+    phrase *x = take_memory(b, 1, sizeof *x);
     if (x) x->kind = kind;
     return x;
 }
 
-phrase *phrase_never(grammar_builder *b) { return make(b, PHRASE_NEVER); }
+phrase *phrase_never(grammar_builder *b) { return make_phrase(b, PHRASE_NEVER); }
 
 phrase *phrase_text(grammar_builder *b, span text)
 {
-    phrase *x = make(b, PHRASE_TEXT);
-    if (x) x->text = copy(b, text);
+    phrase *x = make_phrase(b, PHRASE_TEXT);
+    if (x) x->text = copy_text(b, text);
     return x;
 }
 
@@ -97,7 +97,7 @@ phrase *phrase_string(grammar_builder *b, const char *text) { return phrase_text
 
 phrase *phrase_set(grammar_builder *b, byte_set set)
 {
-    phrase *x = make(b, PHRASE_SET);
+    phrase *x = make_phrase(b, PHRASE_SET);
     if (x) x->set = set;
     return x;
 }
@@ -111,15 +111,15 @@ phrase *phrase_range(grammar_builder *b, unsigned from, unsigned to)
 
 phrase *phrase_rule(grammar_builder *b, uint32_t rule)
 {
-    phrase *x = make(b, PHRASE_RULE);
+    phrase *x = make_phrase(b, PHRASE_RULE);
     if (x) x->rule = rule;
     return x;
 }
 
 phrase *phrase_repeat(grammar_builder *b, phrase *of, int64_t min, int64_t max)
 {
-    phrase *x = make(b, PHRASE_REPEAT);
-    if (!x || !(x->item = take(b, 1, sizeof(phrase *)))) return NULL;
+    phrase *x = make_phrase(b, PHRASE_REPEAT);
+    if (!x || !(x->item = take_memory(b, 1, sizeof(phrase *)))) return NULL;
     x->item[0] = of;
     x->n = 1;
     x->min = min;
@@ -127,14 +127,14 @@ phrase *phrase_repeat(grammar_builder *b, phrase *of, int64_t min, int64_t max)
     return x;
 }
 
-phrase *phrase_list(grammar_builder *b, phrase_kind kind) { return make(b, kind); }
+phrase *phrase_list(grammar_builder *b, phrase_kind kind) { return make_phrase(b, kind); }
 
 /* Arrays of 1, 2, 4, … */
 phrase *phrase_add(grammar_builder *b, phrase *list, phrase *x)
 {
     if (!list || !x) return NULL;
     if ((list->n & (list->n - 1)) == 0) {
-        phrase **more = take(b, list->n ? 2 * list->n : 1, sizeof *more);
+        phrase **more = take_memory(b, list->n ? 2 * list->n : 1, sizeof *more);
         if (!more) return NULL;
         if (list->n) memcpy(more, list->item, list->n * sizeof *more);
         list->item = more;
@@ -154,7 +154,7 @@ phrase *phrase_common(grammar_builder *b, phrase *x, phrase *y) { return two(b, 
 
 phrase *phrase_needed(grammar_builder *b, phrase *x, const char *otherwise)
 {
-    const span told = copy(b, span_of(otherwise, strlen(otherwise) + 1));
+    const span told = copy_text(b, span_of(otherwise, strlen(otherwise) + 1));
     const uint32_t rule = grammar_rule_new(b, span_str("a text that is needed"), x);
     if (grammar_builder_good(b, 0)) b->rule[rule].needed = (const char *)told.p;
     return phrase_rule(b, rule);
@@ -165,7 +165,7 @@ phrase *phrase_needed(grammar_builder *b, phrase *x, const char *otherwise)
 bool char_class_add(grammar_builder *b, char_class *c, uint32_t from, uint32_t to)
 {
     if (c->n == c->cap) {
-        char_range *more = take(b, c->cap ? 2 * c->cap : 8, sizeof *more);
+        char_range *more = take_memory(b, c->cap ? 2 * c->cap : 8, sizeof *more);
         if (!more) return false;
         if (c->n) memcpy(more, c->p, c->n * sizeof *more);
         c->p = more;

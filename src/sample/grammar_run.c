@@ -124,7 +124,7 @@ static uint32_t end_state(grammar_run *r)
 }
 
 /* The state that the cells of a state lead to which read the byte. */
-static uint32_t leave(grammar_run *r, const grammar_state *s, uint8_t byte)
+static uint32_t leave_state(grammar_run *r, const grammar_state *s, uint8_t byte)
 {
     bool ok = true;
     begin_state(r);
@@ -141,7 +141,7 @@ uint32_t grammar_run_make(grammar_run *r, uint32_t state, uint8_t byte)
     const grammar_state s = r->state[state];
     uint32_t *go = &r->go[(size_t)state * (size_t)r->g->n_class + r->g->class[byte]], k = 0;
     uint64_t cells = 0;
-    if (s.n > 64) return *go = leave(r, &s, byte);
+    if (s.n > 64) return *go = leave_state(r, &s, byte);
     for (uint32_t i = 0; i < s.n; i++) {
         const uint32_t at = r->member[s.first + i];
         const bool reads = at != CELL_DONE && byte_set_has(&r->g->set[r->g->node[r->cell[at].node].arg], byte);
@@ -152,7 +152,7 @@ uint32_t grammar_run_make(grammar_run *r, uint32_t state, uint8_t byte)
     r->left = state;
     while (k < r->n_way && r->way[k].cells != cells) k++;
     if (k < r->n_way) return *go = r->way[k].to;
-    *go = leave(r, &s, byte);
+    *go = leave_state(r, &s, byte);
     if (*go && r->n_way < RUN_WAYS) r->way[r->n_way++] = (struct grammar_way){cells, *go};
     return *go;
 }
@@ -160,7 +160,7 @@ uint32_t grammar_run_make(grammar_run *r, uint32_t state, uint8_t byte)
 /* ---- life */
 
 /* The first state alone, in tables that are clear. */
-static void begin(grammar_run *r)
+static void begin_run(grammar_run *r)
 {
     r->n_cell = CELL_DONE + 1;
     r->n_state = STATE_START;
@@ -180,7 +180,7 @@ uint32_t grammar_run_flush(grammar_run *r, uint32_t state)
     memset(r->pass, 0, r->n_state * sizeof *r->pass);
     memcpy(r->old, r->cell, r->n_cell * sizeof *r->cell);
     memcpy(r->kept, r->member + r->state[state].first, n * sizeof *r->kept);
-    begin(r);
+    begin_run(r);
     begin_state(r);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t depth = 0, cell = CELL_DONE;
@@ -213,7 +213,7 @@ int grammar_run_open(grammar_run *r, const grammar_nodes *g, err *e)
         grammar_run_close(r);
         return err_set(e, ERR_MEMORY, "out of memory for the states of a grammar");
     }
-    begin(r);
+    begin_run(r);
     if (r->n_state > STATE_START) return OK;
     grammar_run_close(r);
     return err_set(e, ERR_LIMIT, "the grammar has more than %d beginnings", RUN_CONFIGS);

@@ -25,7 +25,7 @@ static phrase *one_of(grammar_builder *b, const char *bytes)
 static phrase *hex(grammar_builder *b) { return one_of(b, "0123456789abcdefABCDEF"); }
 
 /* A hexadecimal number of four digits whose first and second are among these. */
-static phrase *hex4(grammar_builder *b, const char *first, const char *second)
+static phrase *hex4_phrase(grammar_builder *b, const char *first, const char *second)
 {
     return phrase_both(b, phrase_both(b, one_of(b, first), one_of(b, second)), phrase_repeat(b, hex(b), 2, 2));
 }
@@ -34,14 +34,14 @@ static phrase *hex4(grammar_builder *b, const char *first, const char *second)
 static phrase *escape(grammar_builder *b)
 {
     phrase *u = phrase_list(b, PHRASE_CHOICE), *low, *zero;
-    phrase_add(b, u, hex4(b, "123456789abcefABCEF", "0123456789abcdefABCDEF"));
-    phrase_add(b, u, hex4(b, "0", "123456789abcdefABCDEF"));
+    phrase_add(b, u, hex4_phrase(b, "123456789abcefABCEF", "0123456789abcdefABCDEF"));
+    phrase_add(b, u, hex4_phrase(b, "0", "123456789abcdefABCDEF"));
     zero = phrase_either(b, phrase_both(b, one_of(b, "123456789abcdefABCDEF"), hex(b)),
                          phrase_both(b, phrase_string(b, "0"), one_of(b, "123456789abcdefABCDEF")));
     phrase_add(b, u, phrase_both(b, phrase_string(b, "00"), zero));
-    phrase_add(b, u, hex4(b, "dD", "01234567"));
-    low = phrase_both(b, phrase_string(b, "\\u"), hex4(b, "dD", "cdefCDEF"));
-    phrase_add(b, u, phrase_both(b, hex4(b, "dD", "89abAB"), low));
+    phrase_add(b, u, hex4_phrase(b, "dD", "01234567"));
+    low = phrase_both(b, phrase_string(b, "\\u"), hex4_phrase(b, "dD", "cdefCDEF"));
+    phrase_add(b, u, phrase_both(b, hex4_phrase(b, "dD", "89abAB"), low));
     return phrase_either(b, one_of(b, "\"\\/bfnrt"), phrase_both(b, phrase_string(b, "u"), u));
 }
 

@@ -91,7 +91,7 @@ phrase *schema_refuse(schema_reader *r, const char *key, const char *fmt, ...)
     return NULL;
 }
 
-static bool failed(const schema_reader *r) { return r->b->e->code != OK; }
+static bool has_failed(const schema_reader *r) { return r->b->e->code != OK; }
 
 /* Nothing satisfies the schema here: the user's mistake, or what merging has found. */
 static phrase *nothing(schema_reader *r, const char *key, const char *what)
@@ -173,7 +173,7 @@ static bool check_types(schema_reader *r, const json *schema)
         schema_refuse(r, "type", "expected a string or an array of strings");
     for (const json *m = json_type(v) == JSON_ARRAY ? json_first(v) : NULL; m; m = json_next(m))
         if (!type_bits(json_str(m, ""))) schema_refuse(r, "type", "\"%.40s\" is no type", json_str(m, "?"));
-    return !failed(r);
+    return !has_failed(r);
 }
 
 /* ---- members of schemas */
@@ -282,13 +282,13 @@ static phrase *braces(schema_reader *r, phrase *pairs)
 static bool check_property_counts(schema_reader *r, const json *schema, int64_t n, int64_t required, bool more)
 {
     int64_t min, max;
-    if (!read_counts(r, schema, "minProperties", "maxProperties", &min, &max)) return !failed(r);
+    if (!read_counts(r, schema, "minProperties", "maxProperties", &min, &max)) return !has_failed(r);
     const bool only_others = more && !n;
     if (min > (only_others ? 1 : required))
         schema_refuse(r, "minProperties", "more than 1, or than what is required, is not supported");
     else if (!only_others && max >= 0 && (more || max < n))
         schema_refuse(r, "maxProperties", "less than all properties is not supported");
-    return !failed(r);
+    return !has_failed(r);
 }
 
 /* Whether propertyNames says nothing. */
@@ -309,7 +309,7 @@ static bool check_names(schema_reader *r, const json *schema, size_t n)
     if ((patterns && named) || (n && (patterns || named)))
         schema_refuse(r, patterns ? "patternProperties" : "propertyNames",
                       "beside properties, required or each other it is not supported");
-    return !failed(r);
+    return !has_failed(r);
 }
 
 /* A key, with its colon, that no property has: of any name, or as propertyNames or the only pattern says; *value is
@@ -354,11 +354,11 @@ static size_t list_properties(schema_reader *r, const json *schema, json_tags *t
     const json *declared = json_get(schema, "properties"), *required = json_get(schema, "required");
     const json *extra = json_get(schema, "additionalProperties");
     size_t n = 0;
-    for (const json *m = json_first(declared); m && !failed(r); m = json_next(m), n++) {
+    for (const json *m = json_first(declared); m && !has_failed(r); m = json_next(m), n++) {
         names[n] = json_key(m);
         p[n] = (property){read_pair(r, m, names[n], true, tags), is_required(required, names[n])};
     }
-    for (const json *m = json_first(required); m && !failed(r); m = json_next(m)) {
+    for (const json *m = json_first(required); m && !has_failed(r); m = json_next(m)) {
         names[n] = json_str(m, "");
         if (json_get(declared, names[n])) continue;
         bool twice = false;
@@ -459,7 +459,7 @@ static phrase *read_unique(schema_reader *r, const json *schema, int64_t min, in
     const json *value[UNIQUE_MAX];
     const int n = json_get(schema, "prefixItems") ? -1 : list_values(r, json_get(schema, "items"), value);
     phrase *more[1 << UNIQUE_MAX];
-    if (failed(r)) return NULL;
+    if (has_failed(r)) return NULL;
     if (n < 0)
         return schema_refuse(r, "uniqueItems", "not supported but for items of an enum of at most %d values",
                              UNIQUE_MAX);
@@ -475,7 +475,7 @@ static phrase *read_unique(schema_reader *r, const json *schema, int64_t min, in
         }
         more[set] = set ? phrase_rule(b, grammar_rule_new(b, buf_span(&r->path), any)) : any;
     }
-    return failed(r) ? NULL : more[0];
+    return has_failed(r) ? NULL : more[0];
 }
 
 static phrase *read_array(schema_reader *r, const json *schema)
@@ -536,7 +536,7 @@ static phrase *read_string(schema_reader *r, const json *schema)
     if (format && json_type(format) != JSON_STRING) return schema_refuse(r, "format", "expected a string");
     const char *known = format ? format_pattern(json_str(format, "")) : "", *text = json_str(pattern, "");
     if (!known) return schema_refuse(r, "format", "\"%.40s\" is not supported", json_str(format, ""));
-    if (failed(r)) return NULL;
+    if (has_failed(r)) return NULL;
     if (!*known && !*text && r->raw) return text_without(r->raw, min, max);
     if (!*known && !*text) return json_quoted(&r->words, phrase_repeat(r->b, r->words.character, min, max));
     phrase *p = *known ? read_pattern(r, "format", known, min, max) : NULL;
@@ -544,7 +544,7 @@ static phrase *read_string(schema_reader *r, const json *schema)
         phrase *own = read_pattern(r, "pattern", text, min, max);
         p = p ? phrase_common(r->b, p, own) : own;
     }
-    if (r->made || failed(r)) return p;
+    if (r->made || has_failed(r)) return p;
     char otherwise[400];
     snprintf(otherwise, sizeof otherwise, "%.200s/%s: nothing satisfies it%s", buf_cstr(&r->path),
              *text ? "pattern" : "format",
@@ -569,7 +569,7 @@ static phrase *read_number(schema_reader *r, const json *schema, bool whole)
                              json_num(of, 0));
     if (!of && !low.is && !high.is) return whole ? r->words.integer : r->words.number;
     phrase *p = of ? multiples_between(r->b, &m, low, high) : number_between(r->b, low, high, whole);
-    if (p || failed(r)) return p;
+    if (p || has_failed(r)) return p;
     if (of) return nothing(r, "multipleOf", "no multiple lies between the bounds");
     return nothing(r, json_get(schema, keys[0]) ? keys[0] : keys[2],
                    whole ? "no whole number lies between the bounds" : "no number lies between the bounds");
@@ -584,7 +584,7 @@ static phrase *read_values(schema_reader *r, const json *schema)
     const json *rest = schema_without(r, schema, &key, 1);
     phrase *any = phrase_list(r->b, PHRASE_CHOICE);
     if (list && json_type(list) != JSON_ARRAY) return schema_refuse(r, "enum", "expected an array");
-    for (const json *m = only ? only : json_first(list); m && !failed(r) && rest; m = only ? NULL : json_next(m)) {
+    for (const json *m = only ? only : json_first(list); m && !has_failed(r) && rest; m = only ? NULL : json_next(m)) {
         const schema_fit fit = schema_fits(r, rest, m, 0);
         if (fit == FITS_PERHAPS)
             return schema_refuse(r, key, "not supported beside keywords other than type and bounds");
@@ -596,13 +596,13 @@ static phrase *read_values(schema_reader *r, const json *schema)
 static bool check_apart(schema_reader *r, const json *list)
 {
     int i = 0;
-    for (const json *a = json_first(list); a && !failed(r); a = json_next(a), i++) {
+    for (const json *a = json_first(list); a && !has_failed(r); a = json_next(a), i++) {
         int k = 0;
-        for (const json *c = json_first(list); c && !failed(r); c = json_next(c), k++)
+        for (const json *c = json_first(list); c && !has_failed(r); c = json_next(c), k++)
             if (c != a && !schema_excludes(r, a, c, 0))
                 schema_refuse(r, "oneOf", "a text may satisfy branches %d and %d at once; use anyOf", i, k);
     }
-    return !failed(r);
+    return !has_failed(r);
 }
 
 /* anyOf or oneOf, with what stands beside it merged into each branch. */
@@ -614,7 +614,7 @@ static phrase *read_branches(schema_reader *r, const json *schema, const char *k
     if (json_type(list) != JSON_ARRAY || !json_count(list))
         return schema_refuse(r, key, "expected an array of at least one schema");
     if (!strcmp(key, "oneOf") && !check_apart(r, list)) return NULL;
-    for (const json *m = json_first(list); m && rest && !failed(r); m = json_next(m), i++) {
+    for (const json *m = json_first(list); m && rest && !has_failed(r); m = json_next(m), i++) {
         const bool alone = !json_count(rest);
         const json *one = alone ? m : schema_merge(r, rest, m);
         r->made += !alone;
@@ -650,7 +650,7 @@ static phrase *read_reference(schema_reader *r, const json *ref)
     const uint32_t rule = grammar_rule_new(r->b, span_str(json_str(ref, "")), NULL);
     if (!mem_grow(&p, &r->cap_rules, r->n_rules + 1, sizeof *r->rules))
         err_set(r->b->e, ERR_MEMORY, "out of memory compiling a schema");
-    if (failed(r)) return NULL;
+    if (has_failed(r)) return NULL;
     r->rules = p;
     r->rules[r->n_rules++] = (struct schema_rule){target, rule, r->raw != NULL};
     const int made = r->made; /* what is referred to is the user's own text */
@@ -662,7 +662,7 @@ static phrase *read_reference(schema_reader *r, const json *ref)
     buf_free(&r->path);
     r->path = path;
     r->made = made;
-    if (!failed(r)) r->b->rule[rule].body = body;
+    if (!has_failed(r)) r->b->rule[rule].body = body;
     return phrase_rule(r->b, rule);
 }
 
@@ -675,7 +675,7 @@ bool schema_check_keywords(schema_reader *r, const json *schema)
             known = !strcmp(keywords[i].name, key);
         if (!known) schema_refuse(r, key, "this keyword is not supported");
     }
-    return !failed(r) && check_types(r, schema);
+    return !has_failed(r) && check_types(r, schema);
 }
 
 static phrase *read_types(schema_reader *r, const json *schema)

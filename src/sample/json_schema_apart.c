@@ -46,13 +46,13 @@ static unsigned type_of(const json *v)
 }
 
 /* A count against a schema's bounds of it. */
-static bool counts(const json *schema, const char *least, const char *most, int64_t n)
+static bool count_is_within(const json *schema, const char *least, const char *most, int64_t n)
 {
     const json *max = json_get(schema, most);
     return n >= json_int(json_get(schema, least), 0) && (!max || n <= json_int(max, INT64_MAX));
 }
 
-static bool within(const json *schema, double v)
+static bool is_within(const json *schema, double v)
 {
     const number_bound low = schema_bound(schema, true), high = schema_bound(schema, false);
     const double from = low.exact ? (double)low.whole : low.value, to = high.exact ? (double)high.whole : high.value;
@@ -81,17 +81,18 @@ schema_fit schema_fits(schema_reader *r, const json *schema, const json *value, 
     if (!listed || (only && !json_same(only, value)) || !(schema_types(schema) & type)) return FITS_NOT;
     bool perhaps = has_any(schema, others);
     if (type == TYPE_STRING) {
-        if (!counts(schema, "minLength", "maxLength", characters(json_str(value, "")))) return FITS_NOT;
+        if (!count_is_within(schema, "minLength", "maxLength", characters(json_str(value, "")))) return FITS_NOT;
         perhaps = perhaps || has_any(schema, texts);
     } else if (type == TYPE_ARRAY) {
-        if (!counts(schema, "minItems", "maxItems", (int64_t)json_count(value))) return FITS_NOT;
+        if (!count_is_within(schema, "minItems", "maxItems", (int64_t)json_count(value))) return FITS_NOT;
         perhaps = perhaps || has_any(schema, arrays);
     } else if (type == TYPE_OBJECT) {
-        if (!counts(schema, "minProperties", "maxProperties", (int64_t)json_count(value))) return FITS_NOT;
+        if (!count_is_within(schema, "minProperties", "maxProperties", (int64_t)json_count(value))) return FITS_NOT;
         perhaps = perhaps || has_any(schema, objects);
     } else if (type == TYPE_NUMBER || type == TYPE_INTEGER) {
         const double of = json_num(json_get(schema, "multipleOf"), 0);
-        if (!within(schema, json_num(value, 0)) || (of > 0 && !multiple_fits(of, json_num(value, 0)))) return FITS_NOT;
+        if (!is_within(schema, json_num(value, 0)) || (of > 0 && !multiple_fits(of, json_num(value, 0))))
+            return FITS_NOT;
     }
     return perhaps ? FITS_PERHAPS : FITS;
 }

@@ -23,7 +23,7 @@ bool schema_is_annotation(const char *key)
     return one_of(key, words);
 }
 
-static json *own(schema_reader *r, json *made)
+static json *own_json(schema_reader *r, json *made)
 {
     void *p = r->owned;
     if (!made || !mem_grow(&p, &r->cap_owned, r->n_owned + 1, sizeof *r->owned)) {
@@ -59,7 +59,7 @@ static void both_of(schema_reader *r, json *to, const char *key, const json *a, 
 
 const json *schema_without(schema_reader *r, const json *schema, const char *const *keys, size_t n)
 {
-    json *out = own(r, json_new_object());
+    json *out = own_json(r, json_new_object());
     for (const json *m = json_first(schema); m && out; m = json_next(m)) {
         bool left = true;
         for (size_t i = 0; i < n; i++) left = left && strcmp(json_key(m), keys[i]) != 0;
@@ -106,7 +106,7 @@ static void merge_properties(schema_reader *r, json *to, const json *a, const js
     merge_lone(r, all, y, x, json_get(a, "additionalProperties"));
 }
 
-static void join(schema_reader *r, json *to, const char *key, const json *a, const json *b)
+static void join_members(schema_reader *r, json *to, const char *key, const json *a, const json *b)
 {
     json *list = json_add_array(to, key);
     for (const json *m = json_first(a); m; m = json_next(m)) copy_to(r, list, NULL, m);
@@ -118,7 +118,7 @@ static void join(schema_reader *r, json *to, const char *key, const json *a, con
     }
 }
 
-static void meet(schema_reader *r, json *to, const char *key, const json *a, const json *b)
+static void meet_members(schema_reader *r, json *to, const char *key, const json *a, const json *b)
 {
     json *list = json_add_array(to, key);
     for (const json *m = json_first(a); m; m = json_next(m)) {
@@ -168,8 +168,8 @@ static void merge_member(schema_reader *r, json *to, const char *key, const json
     else if (one_of(key, lows)) copy_to(r, to, key, json_num(x, 0) > json_num(y, 0) ? x : y);
     else if (one_of(key, highs)) copy_to(r, to, key, json_num(x, 0) < json_num(y, 0) ? x : y);
     else if (one_of(key, schemas)) both_of(r, to, key, x, y);
-    else if (!strcmp(key, "required")) join(r, to, key, x, y);
-    else if (!strcmp(key, "enum")) meet(r, to, key, x, y);
+    else if (!strcmp(key, "required")) join_members(r, to, key, x, y);
+    else if (!strcmp(key, "enum")) meet_members(r, to, key, x, y);
     else if (!strcmp(key, "const")) json_add_array(to, "enum"); /* nothing is equal to both */
     else if (!strcmp(key, "anyOf")) merge_branches(r, to, x, y);
     else schema_refuse(r, key, "two of them that must hold at once are not supported");
@@ -177,7 +177,7 @@ static void merge_member(schema_reader *r, json *to, const char *key, const json
 
 static const json *merge_objects(schema_reader *r, const json *a, const json *b)
 {
-    json *out = own(r, json_new_object());
+    json *out = own_json(r, json_new_object());
     const bool tuples = json_get(a, "prefixItems") || json_get(b, "prefixItems");
     if (!out) return NULL;
     if (json_get(a, "type") || json_get(b, "type")) merge_types(out, a, b);
@@ -199,7 +199,7 @@ static const json *merge_objects(schema_reader *r, const json *a, const json *b)
 
 static const json *never(schema_reader *r)
 {
-    json *out = own(r, json_new_object());
+    json *out = own_json(r, json_new_object());
     json_add_array(out, "enum");
     return out;
 }

@@ -18,7 +18,7 @@ static int64_t power(int n)
     return p;
 }
 
-static int64_t common(int64_t a, int64_t b) { return b ? common(b, a % b) : a; }
+static int64_t common_divisor(int64_t a, int64_t b) { return b ? common_divisor(b, a % b) : a; }
 
 bool multiple_of(multiple *m, double of, bool whole)
 {
@@ -31,7 +31,7 @@ bool multiple_of(multiple *m, double of, bool whole)
     while (m->places > 0 && m->step % 10 == 0) m->step /= 10, m->places--;
     if (m->places < -DIGITS || m->places > PLACES_MAX) return false;
     if (whole && m->places > 0) { /* the least whole multiple */
-        m->step /= common(m->step, power(m->places));
+        m->step /= common_divisor(m->step, power(m->places));
         m->places = 0;
     }
     m->zeros = m->places < 0 ? -m->places : 0;
@@ -55,7 +55,7 @@ typedef struct walk {
     uint32_t rule[DIGITS + 1][STEP_MAX]; /* and one: what may follow, by digits left and remainder; 0: not made */
 } walk;
 
-static phrase *follow(walk *w, int64_t prefix, int left);
+static phrase *follow_digits(walk *w, int64_t prefix, int left);
 
 /* Whether a multiple lies between the bounds and has this prefix. */
 static bool leads_anywhere(const walk *w, int64_t prefix, int left)
@@ -71,11 +71,11 @@ static phrase *next_digit(walk *w, int64_t prefix, int left, int digit)
     const char text[] = {'.', (char)('0' + digit), 0};
     if (!leads_anywhere(w, prefix * 10 + digit, left - 1)) return NULL;
     const bool point = left == w->m->places;
-    return phrase_both(w->b, phrase_string(w->b, text + !point), follow(w, prefix * 10 + digit, left - 1));
+    return phrase_both(w->b, phrase_string(w->b, text + !point), follow_digits(w, prefix * 10 + digit, left - 1));
 }
 
 /* What follows the digits of `prefix`, where at most `left` digits of S are left. */
-static phrase *follow(walk *w, int64_t prefix, int left)
+static phrase *follow_digits(walk *w, int64_t prefix, int left)
 {
     const int64_t from = prefix * power(left), to = from + power(left) - 1, rest = prefix % w->m->step;
     const bool free = from >= w->low && to <= w->high;
@@ -94,7 +94,7 @@ static phrase *follow(walk *w, int64_t prefix, int left)
 }
 
 /* S from low to high, neither negative. */
-static phrase *magnitudes(walk *w, int64_t low, int64_t high)
+static phrase *magnitudes_between(walk *w, int64_t low, int64_t high)
 {
     grammar_builder *b = w->b;
     phrase *any = phrase_list(b, PHRASE_CHOICE), *zeros = NULL;
@@ -109,7 +109,7 @@ static phrase *magnitudes(walk *w, int64_t low, int64_t high)
             const int left = n - 1 + w->m->places;
             const char text[] = {(char)('0' + digit), 0};
             if (!leads_anywhere(w, digit, left)) continue;
-            phrase *one = phrase_both(b, phrase_string(b, text), follow(w, digit, left));
+            phrase *one = phrase_both(b, phrase_string(b, text), follow_digits(w, digit, left));
             phrase_add(b, any, zeros ? phrase_both(b, one, zeros) : one);
         }
     return any && any->n ? any : NULL;
@@ -136,8 +136,8 @@ phrase *multiples_between(grammar_builder *b, const multiple *m, number_bound lo
     *w = (walk){.b = b, .m = m};
     const int64_t from = low.is ? scaled(m, low, true) : -MOST, to = high.is ? -scaled(m, high, false) : MOST;
     if (from > to || from > MOST || to < -MOST) return NULL;
-    phrase *up = to >= 0 ? magnitudes(w, from, to) : NULL, *down = NULL;
-    if (from < 0) down = magnitudes(w, to < 0 ? -to : 1, -from);
+    phrase *up = to >= 0 ? magnitudes_between(w, from, to) : NULL, *down = NULL;
+    if (from < 0) down = magnitudes_between(w, to < 0 ? -to : 1, -from);
     if (down) down = phrase_both(b, phrase_string(b, "-"), down);
     return up && down ? phrase_either(b, up, down) : up ? up : down;
 }

@@ -133,7 +133,7 @@ static phrase *whole_from(const range *r, int done, tight t)
     return branch(r, t.low ? r->low->whole[done] : least, t.high ? r->high->whole[done] : '9', t, whole_from, done + 1);
 }
 
-static int compare(const decimal *a, const decimal *b)
+static int compare_decimals(const decimal *a, const decimal *b)
 {
     const size_t n = strlen(a->whole), m = strlen(b->whole);
     if (n != m) return n < m ? -1 : 1;
@@ -142,10 +142,10 @@ static int compare(const decimal *a, const decimal *b)
 }
 
 /* Magnitudes between two; NULL: there is none. */
-static phrase *magnitudes(range r)
+static phrase *numbers_between(range r)
 {
     static const int whole_free = 18;
-    const int order = r.high ? compare(r.low, r.high) : -1;
+    const int order = r.high ? compare_decimals(r.low, r.high) : -1;
     if (order > 0 || (!order && (r.low_open || r.high_open))) return NULL;
     const int from = (int)strlen(r.low->whole), free = r.whole ? whole_free : FREE_DIGITS;
     const int to = r.high ? (int)strlen(r.high->whole) : from > free ? from + 1 : free;
@@ -199,13 +199,13 @@ phrase *number_between(grammar_builder *b, number_bound low, number_bound high, 
         const bool reaches_zero = no_high || !to.negative;
         range r = {b, reaches_zero ? &zero : &to, no_low ? NULL : &from, reaches_zero || high.open, low.open, whole, 0,
                    0};
-        below = magnitudes(r);
+        below = numbers_between(r);
     }
     if (no_high || !to.negative) {
         const bool reaches_zero = no_low || from.negative;
         range r = {
             b, reaches_zero ? &zero : &from, no_high ? NULL : &to, !reaches_zero && low.open, high.open, whole, 0, 0};
-        above = magnitudes(r);
+        above = numbers_between(r);
     }
     if (below) below = phrase_both(b, phrase_string(b, "-"), below);
     return below && above ? phrase_either(b, below, above) : below ? below : above;

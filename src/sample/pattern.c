@@ -25,16 +25,16 @@ typedef struct scan {
     part single;          /* the last alternative is this character, repeated; p NULL: it is not */
 } scan;
 
-static int peek(const scan *s, size_t ahead) { return s->at + ahead < s->in.n ? s->in.p[s->at + ahead] : -1; }
-static bool failed(const scan *s) { return s->b->e->code != OK; }
+static int peek_char(const scan *s, size_t ahead) { return s->at + ahead < s->in.n ? s->in.p[s->at + ahead] : -1; }
+static bool has_failed(const scan *s) { return s->b->e->code != OK; }
 
-static void refuse(scan *s, const char *what)
+static void refuse_pattern(scan *s, const char *what)
 {
     err_set(s->b->e, ERR_FORMAT, "\"%.*s\": %s at byte %zu", (int)(s->in.n < 100 ? s->in.n : 100),
             (const char *)s->in.p, what, s->at);
 }
 
-static void add(scan *s, char_class *c, uint32_t from, uint32_t to) { char_class_add(s->b, c, from, to); }
+static void add_range(scan *s, char_class *c, uint32_t from, uint32_t to) { char_class_add(s->b, c, from, to); }
 
 /* Characters of \d \w \s or a negation. wide: all that some dialect has; else what every dialect has. */
 static bool add_set(scan *s, char_class *c, int kind, bool wide)
@@ -43,24 +43,24 @@ static bool add_set(scan *s, char_class *c, int kind, bool wide)
     const int low = kind | 32;
     const bool negated = kind != low;
     if (low != 'd' && low != 'w' && low != 's') return false;
-    if (low != 's') add(s, &inner, '0', '9');
+    if (low != 's') add_range(s, &inner, '0', '9');
     if (low == 'w') {
-        add(s, &inner, 'a', 'z');
-        add(s, &inner, 'A', 'Z');
-        add(s, &inner, '_', '_');
+        add_range(s, &inner, 'a', 'z');
+        add_range(s, &inner, 'A', 'Z');
+        add_range(s, &inner, '_', '_');
     }
-    if (low != 's' && wide != negated) add(s, &inner, 0x80, CHAR_MAX_CODE);
+    if (low != 's' && wide != negated) add_range(s, &inner, 0x80, CHAR_MAX_CODE);
     if (low == 's') {
         static const char_range more[] = {{0x1c, 0x1f},     {0x85, 0x85},     {0xa0, 0xa0},     {0x1680, 0x1680},
                                           {0x180e, 0x180e}, {0x2000, 0x200a}, {0x2028, 0x2029}, {0x202f, 0x202f},
                                           {0x205f, 0x205f}, {0x3000, 0x3000}, {0xfeff, 0xfeff}};
-        add(s, &inner, '\t', '\r');
-        add(s, &inner, ' ', ' ');
+        add_range(s, &inner, '\t', '\r');
+        add_range(s, &inner, ' ', ' ');
         for (size_t i = 0; i < sizeof more / sizeof *more && wide != negated; i++)
-            add(s, &inner, more[i].from, more[i].to);
+            add_range(s, &inner, more[i].from, more[i].to);
     }
     if (!char_class_close(s->b, &inner, negated)) return true;
-    for (size_t i = 0; i < inner.n; i++) add(s, c, inner.p[i].from, inner.p[i].to);
+    for (size_t i = 0; i < inner.n; i++) add_range(s, c, inner.p[i].from, inner.p[i].to);
     return true;
 }
 
@@ -68,10 +68,10 @@ static uint32_t take_hex(scan *s, int digits)
 {
     uint32_t v = 0;
     for (int i = 0; i < digits; i++, s->at++) {
-        const int c = peek(s, 0), h = c >= '0' && c <= '9'                 ? c - '0'
-                                      : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
-                                                                           : -1;
-        if (h < 0) refuse(s, "expected a hexadecimal digit");
+        const int c = peek_char(s, 0), h = c >= '0' && c <= '9'                 ? c - '0'
+                                           : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
+                                                                                : -1;
+        if (h < 0) refuse_pattern(s, "expected a hexadecimal digit");
         if (h < 0 || v > CHAR_MAX_CODE) return 0;
         v = v << 4 | (uint32_t)h;
     }
@@ -82,22 +82,23 @@ static uint32_t take_hex(scan *s, int digits)
 static uint32_t take_unicode(scan *s)
 {
     uint32_t v;
-    if (peek(s, 0) == '{') {
+    if (peek_char(s, 0) == '{') {
         const uint8_t *end = memchr(s->in.p + s->at, '}', s->in.n - s->at);
         const size_t n = end ? (size_t)(end - s->in.p) - s->at - 1 : 0;
         s->at++;
-        if (n < 1 || n > 6) refuse(s, "expected hexadecimal digits and a brace");
-        v = failed(s) ? 0 : take_hex(s, (int)n);
+        if (n < 1 || n > 6) refuse_pattern(s, "expected hexadecimal digits and a brace");
+        v = has_failed(s) ? 0 : take_hex(s, (int)n);
         s->at++;
     } else {
         v = take_hex(s, 4);
-        if (v >= 0xd800 && v < 0xdc00 && peek(s, 0) == '\\' && peek(s, 1) == 'u') {
+        if (v >= 0xd800 && v < 0xdc00 && peek_char(s, 0) == '\\' && peek_char(s, 1) == 'u') {
             s->at += 2;
             const uint32_t low = take_hex(s, 4);
             if (low >= 0xdc00 && low < 0xe000) v = 0x10000 + ((v - 0xd800) << 10) + (low - 0xdc00);
         }
     }
-    if (v > CHAR_MAX_CODE || (v >= 0xd800 && v < 0xe000)) refuse(s, "no character is meant by the escape that ends");
+    if (v > CHAR_MAX_CODE || (v >= 0xd800 && v < 0xe000))
+        refuse_pattern(s, "no character is meant by the escape that ends");
     return v;
 }
 
@@ -105,17 +106,18 @@ static uint32_t take_unicode(scan *s)
 static uint32_t take_escape(scan *s, bool in_class)
 {
     static const char known[] = "tnrfv", meant[] = "\t\n\r\f\v";
-    const int c = peek(s, 1);
+    const int c = peek_char(s, 1);
     const char *simple = c > 0 ? strchr(known, c) : NULL;
     const bool digit = c >= '0' && c <= '9', letter = (c | 32) >= 'a' && (c | 32) <= 'z';
-    if (c < 0) refuse(s, "a backslash ends the pattern");
+    if (c < 0) refuse_pattern(s, "a backslash ends the pattern");
     else if (c == 'b' && in_class) simple = known; /* below: backspace */
-    else if (c == 'b' || c == 'B') refuse(s, "a word boundary is not supported");
-    else if (c == 'p' || c == 'P') refuse(s, "a Unicode property is not supported");
-    else if (digit && c != '0') refuse(s, "a back reference is not supported");
-    else if (c == '0' && peek(s, 2) >= '0' && peek(s, 2) <= '9') refuse(s, "an octal escape is not supported");
-    else if (letter && !simple && c != 'x' && c != 'u') refuse(s, "an escape that is not known");
-    if (failed(s)) return 0;
+    else if (c == 'b' || c == 'B') refuse_pattern(s, "a word boundary is not supported");
+    else if (c == 'p' || c == 'P') refuse_pattern(s, "a Unicode property is not supported");
+    else if (digit && c != '0') refuse_pattern(s, "a back reference is not supported");
+    else if (c == '0' && peek_char(s, 2) >= '0' && peek_char(s, 2) <= '9')
+        refuse_pattern(s, "an octal escape is not supported");
+    else if (letter && !simple && c != 'x' && c != 'u') refuse_pattern(s, "an escape that is not known");
+    if (has_failed(s)) return 0;
     s->at += 2;
     if (c == 'b') return '\b';
     if (simple) return (uint8_t)meant[simple - known];
@@ -132,7 +134,7 @@ static uint32_t take_escape(scan *s, bool in_class)
 static uint32_t take_char(scan *s, bool in_class)
 {
     size_t n;
-    if (peek(s, 0) == '\\') return take_escape(s, in_class);
+    if (peek_char(s, 0) == '\\') return take_escape(s, in_class);
     const uint32_t c = utf8_decode(s->in.p + s->at, s->in.n - s->at, &n);
     s->at += n;
     return c;
@@ -147,7 +149,7 @@ static part character(scan *s, char_class *c, bool negated)
     if (s->without)
         ok = ok && char_class_add(s->b, c, 0, 0) && char_class_add(s->b, c, other, other) &&
              char_class_close(s->b, c, true);
-    if (ok && s->without && !c->n) refuse(s, "what ends here cannot be written in a text between tags");
+    if (ok && s->without && !c->n) refuse_pattern(s, "what ends here cannot be written in a text between tags");
     if (ok) p = s->in_json ? json_class(s->b, c) : phrase_class(s->b, c);
     return (part){p, 1, 1};
 }
@@ -156,31 +158,32 @@ static part take_class(scan *s)
 {
     char_class c = {0};
     s->at++;
-    const bool negated = peek(s, 0) == '^';
+    const bool negated = peek_char(s, 0) == '^';
     s->at += negated;
-    for (bool set; peek(s, 0) != ']' && !failed(s);) {
-        if (peek(s, 0) < 0) refuse(s, "a class does not end");
-        if (peek(s, 0) == '[' && (peek(s, 1) == ':' || peek(s, 1) == '['))
-            refuse(s, "a class in a class is not supported");
-        if (failed(s)) break;
-        set = peek(s, 0) == '\\' && peek(s, 1) > 0 && strchr("dDwWsS", peek(s, 1)) &&
-              add_set(s, &c, peek(s, 1), negated);
+    for (bool set; peek_char(s, 0) != ']' && !has_failed(s);) {
+        if (peek_char(s, 0) < 0) refuse_pattern(s, "a class does not end");
+        if (peek_char(s, 0) == '[' && (peek_char(s, 1) == ':' || peek_char(s, 1) == '['))
+            refuse_pattern(s, "a class in a class is not supported");
+        if (has_failed(s)) break;
+        set = peek_char(s, 0) == '\\' && peek_char(s, 1) > 0 && strchr("dDwWsS", peek_char(s, 1)) &&
+              add_set(s, &c, peek_char(s, 1), negated);
         if (set) {
             s->at += 2;
             continue;
         }
         const uint32_t from = take_char(s, true);
         uint32_t to = from;
-        if (peek(s, 0) == '-' && peek(s, 1) >= 0 && peek(s, 1) != ']') {
+        if (peek_char(s, 0) == '-' && peek_char(s, 1) >= 0 && peek_char(s, 1) != ']') {
             s->at++;
-            if (peek(s, 0) == '\\' && peek(s, 1) > 0 && strchr("dDwWsS", peek(s, 1))) refuse(s, "a range to a set");
-            to = failed(s) ? from : take_char(s, true);
+            if (peek_char(s, 0) == '\\' && peek_char(s, 1) > 0 && strchr("dDwWsS", peek_char(s, 1)))
+                refuse_pattern(s, "a range to a set");
+            to = has_failed(s) ? from : take_char(s, true);
         }
-        if (to < from) refuse(s, "the range that ends here ends before it begins");
-        add(s, &c, from, to);
+        if (to < from) refuse_pattern(s, "the range that ends here ends before it begins");
+        add_range(s, &c, from, to);
     }
     s->at++;
-    return failed(s) ? (part){0} : character(s, &c, negated);
+    return has_failed(s) ? (part){0} : character(s, &c, negated);
 }
 
 static part take_choice(scan *s, bool whole);
@@ -188,19 +191,19 @@ static part take_choice(scan *s, bool whole);
 static part take_group(scan *s)
 {
     s->at++;
-    if (peek(s, 0) == '?') {
-        const int c = peek(s, 1), d = peek(s, 2);
+    if (peek_char(s, 0) == '?') {
+        const int c = peek_char(s, 1), d = peek_char(s, 2);
         const bool python = c == 'P' && d == '<', named = python || (c == '<' && d != '=' && d != '!');
         if (c == ':') s->at += 2;
         else if (named)
-            while (peek(s, 0) >= 0 && s->in.p[s->at++] != '>') continue;
-        else if (c == '=' || c == '!' || c == '<') refuse(s, "look-around is not supported");
-        else refuse(s, "a group of this kind is not supported");
+            while (peek_char(s, 0) >= 0 && s->in.p[s->at++] != '>') continue;
+        else if (c == '=' || c == '!' || c == '<') refuse_pattern(s, "look-around is not supported");
+        else refuse_pattern(s, "a group of this kind is not supported");
     }
-    if (++s->depth > NEST_MAX) refuse(s, "groups nest too deeply");
-    const part x = failed(s) ? (part){0} : take_choice(s, false);
+    if (++s->depth > NEST_MAX) refuse_pattern(s, "groups nest too deeply");
+    const part x = has_failed(s) ? (part){0} : take_choice(s, false);
     s->depth--;
-    if (!failed(s) && peek(s, 0) != ')') refuse(s, "expected ')'");
+    if (!has_failed(s) && peek_char(s, 0) != ')') refuse_pattern(s, "expected ')'");
     s->at++;
     return x;
 }
@@ -209,59 +212,60 @@ static part take_group(scan *s)
 static part take_atom(scan *s, bool *single)
 {
     char_class c = {0};
-    const int first = peek(s, 0);
+    const int first = peek_char(s, 0);
     *single = first != '(';
     if (first == '(') return take_group(s);
     if (first == '[') return take_class(s);
-    if (first == '*' || first == '+' || first == '?') refuse(s, "nothing stands before the repetition");
-    if (first == '^' || first == '$') refuse(s, "an anchor is supported at the ends of the pattern only");
-    if (failed(s)) return (part){0};
+    if (first == '*' || first == '+' || first == '?') refuse_pattern(s, "nothing stands before the repetition");
+    if (first == '^' || first == '$') refuse_pattern(s, "an anchor is supported at the ends of the pattern only");
+    if (has_failed(s)) return (part){0};
     if (first == '.') {
         s->at++;
-        add(s, &c, '\n', '\n');
-        add(s, &c, '\r', '\r');
-        add(s, &c, 0x2028, 0x2029);
+        add_range(s, &c, '\n', '\n');
+        add_range(s, &c, '\r', '\r');
+        add_range(s, &c, 0x2028, 0x2029);
         return character(s, &c, true);
     }
-    if (first == '\\' && peek(s, 1) > 0 && strchr("dDwWsS", peek(s, 1)) && add_set(s, &c, peek(s, 1), false)) {
+    if (first == '\\' && peek_char(s, 1) > 0 && strchr("dDwWsS", peek_char(s, 1)) &&
+        add_set(s, &c, peek_char(s, 1), false)) {
         s->at += 2;
         return character(s, &c, false);
     }
     const uint32_t one = take_char(s, false);
-    add(s, &c, one, one);
-    return failed(s) ? (part){0} : character(s, &c, false);
+    add_range(s, &c, one, one);
+    return has_failed(s) ? (part){0} : character(s, &c, false);
 }
 
 static int64_t take_number(scan *s)
 {
     int64_t n = 0;
-    while (peek(s, 0) >= '0' && peek(s, 0) <= '9' && n <= REPEAT_MAX) n = n * 10 + s->in.p[s->at++] - '0';
-    if (n > REPEAT_MAX) refuse(s, "a repetition is too large");
+    while (peek_char(s, 0) >= '0' && peek_char(s, 0) <= '9' && n <= REPEAT_MAX) n = n * 10 + s->in.p[s->at++] - '0';
+    if (n > REPEAT_MAX) refuse_pattern(s, "a repetition is too large");
     return n;
 }
 
 /* * + ? {m} {m,} {m,n}, lazy or not; false: none follows. */
 static bool take_repeat(scan *s, int64_t *min, int64_t *max)
 {
-    const int c = peek(s, 0);
+    const int c = peek_char(s, 0);
     *min = c == '+';
     *max = c == '?' ? 1 : -1;
-    if (c == '{' && peek(s, 1) >= '0' && peek(s, 1) <= '9') {
+    if (c == '{' && peek_char(s, 1) >= '0' && peek_char(s, 1) <= '9') {
         s->at++;
         *max = *min = take_number(s);
-        if (peek(s, 0) == ',') {
+        if (peek_char(s, 0) == ',') {
             s->at++;
-            *max = peek(s, 0) == '}' ? -1 : take_number(s);
+            *max = peek_char(s, 0) == '}' ? -1 : take_number(s);
         }
-        if (peek(s, 0) != '}') refuse(s, "expected '}'");
-        if (*max >= 0 && *max < *min) refuse(s, "the repetition has a maximum below its minimum");
+        if (peek_char(s, 0) != '}') refuse_pattern(s, "expected '}'");
+        if (*max >= 0 && *max < *min) refuse_pattern(s, "the repetition has a maximum below its minimum");
     } else if (c != '*' && c != '+' && c != '?') {
         return false;
     }
     s->at++;
-    if (peek(s, 0) == '?') s->at++; /* lazy: the same texts */
-    else if (peek(s, 0) == '+') refuse(s, "a possessive repetition is not supported");
-    return !failed(s);
+    if (peek_char(s, 0) == '?') s->at++; /* lazy: the same texts */
+    else if (peek_char(s, 0) == '+') refuse_pattern(s, "a possessive repetition is not supported");
+    return !has_failed(s);
 }
 
 static int64_t times(int64_t a, int64_t b)
@@ -271,7 +275,7 @@ static int64_t times(int64_t a, int64_t b)
     return a < 0 || b < 0 || __builtin_mul_overflow(a, b, &product) ? -1 : product;
 }
 
-static int64_t plus(int64_t a, int64_t b)
+static int64_t add_bounded(int64_t a, int64_t b)
 {
     int64_t sum;
     return a < 0 || b < 0 || __builtin_add_overflow(a, b, &sum) ? -1 : sum;
@@ -283,12 +287,12 @@ static part take_sequence(scan *s, bool whole)
     int n = 0;
     s->start = s->end = false;
     s->single = (part){0};
-    while (whole && peek(s, 0) == '^') s->at++, s->start = true;
+    while (whole && peek_char(s, 0) == '^') s->at++, s->start = true;
     const bool start = s->start;
     bool end = false;
     part one = {0};
-    for (int c; (c = peek(s, 0)) >= 0 && c != '|' && c != ')' && !failed(s); n++) {
-        const int after = peek(s, 1);
+    for (int c; (c = peek_char(s, 0)) >= 0 && c != '|' && c != ')' && !has_failed(s); n++) {
+        const int after = peek_char(s, 1);
         if (whole && c == '$' && (after < 0 || after == '|' || after == '$')) {
             s->at++;
             end = true;
@@ -298,11 +302,11 @@ static part take_sequence(scan *s, bool whole)
         int64_t min = 1, max = 1;
         part x = take_atom(s, &single);
         one = single && !n ? (part){x.p, 1, 1} : (part){0};
-        if (!failed(s) && take_repeat(s, &min, &max)) {
+        if (!has_failed(s) && take_repeat(s, &min, &max)) {
             x = (part){phrase_repeat(s->b, x.p, min, max), times(x.least, min), times(x.most, max)};
             one = (part){one.p, min, max};
         }
-        all = (part){phrase_add(s->b, all.p, x.p), plus(all.least, x.least), plus(all.most, x.most)};
+        all = (part){phrase_add(s->b, all.p, x.p), add_bounded(all.least, x.least), add_bounded(all.most, x.most)};
     }
     s->start = start;
     s->end = end;
@@ -313,7 +317,7 @@ static part take_sequence(scan *s, bool whole)
 static phrase *any_character(scan *s)
 {
     char_class all = {0};
-    add(s, &all, 0, CHAR_MAX_CODE);
+    add_range(s, &all, 0, CHAR_MAX_CODE);
     return character(s, &all, false).p;
 }
 
@@ -322,7 +326,7 @@ static phrase *anything(scan *s) { return phrase_repeat(s->b, any_character(s), 
 static part take_choice(scan *s, bool whole)
 {
     part any = {phrase_list(s->b, PHRASE_CHOICE), INT64_MAX, 0};
-    for (bool more = true, first = true; more && !failed(s); first = false) {
+    for (bool more = true, first = true; more && !has_failed(s); first = false) {
         part x = take_sequence(s, whole);
         if (whole && s->within) {
             phrase *p = s->start ? x.p : phrase_both(s->b, anything(s), x.p);
@@ -332,7 +336,7 @@ static part take_choice(scan *s, bool whole)
         any.least = x.least < any.least ? x.least : any.least;
         any.most = any.most < 0 || x.most < 0 ? -1 : x.most > any.most ? x.most : any.most;
         phrase_add(s->b, any.p, x.p);
-        more = peek(s, 0) == '|';
+        more = peek_char(s, 0) == '|';
         s->at += more;
         if (!first || more || !s->start || !s->end) s->single = (part){0};
     }
@@ -342,7 +346,7 @@ static part take_choice(scan *s, bool whole)
 static part take_whole(scan *s)
 {
     const part x = take_choice(s, true);
-    if (!failed(s) && s->at < s->in.n) refuse(s, "')' closes nothing");
+    if (!has_failed(s) && s->at < s->in.n) refuse_pattern(s, "')' closes nothing");
     return x;
 }
 
@@ -351,7 +355,7 @@ static phrase *take_within(scan *s, int64_t min, int64_t max)
 {
     const part x = take_whole(s);
     const part one = s->single;
-    if (failed(s)) return NULL;
+    if (has_failed(s)) return NULL;
     if (x.least >= min && (max < 0 || (x.most >= 0 && x.most <= max))) return x.p;
     if (!one.p) return phrase_common(s->b, x.p, phrase_repeat(s->b, any_character(s), min, max));
     if (one.least > min) min = one.least;

@@ -45,7 +45,7 @@ phrase *text_until(grammar_builder *b, span trigger, phrase *then, bool required
 }
 
 /* A character but NUL and two others. */
-static phrase *but(grammar_builder *b, uint32_t one, uint32_t two)
+static phrase *phrase_all_but(grammar_builder *b, uint32_t one, uint32_t two)
 {
     char_class c = {0};
     const bool ok = char_class_add(b, &c, 0, 0) && char_class_add(b, &c, one, one) && char_class_add(b, &c, two, two) &&
@@ -86,7 +86,7 @@ void stop_rules_open(stop_rules *t, grammar_builder *b, span stop)
         err_set(b->e, ERR_USAGE, "a text cannot be written before \"%.*s\"", (int)(stop.n < 40 ? stop.n : 40),
                 (const char *)stop.p);
     if (!t->other) err_set(b->e, ERR_MEMORY, "out of memory compiling a grammar");
-    for (size_t k = 0; k < stop.n && !b->e->code; k++) t->other[k] = but(b, stop.p[0], stop.p[k]);
+    for (size_t k = 0; k < stop.n && !b->e->code; k++) t->other[k] = phrase_all_but(b, stop.p[0], stop.p[k]);
     if (!b->e->code) t->loop = new_row(t, stop.n, NULL, true, true);
 }
 

@@ -66,7 +66,7 @@ static int level_at(const grid_format *f, int entry, int i)
 }
 
 /* Puts an entry at its place among the NEAR nearest so far. */
-static void insert(int distance, int entry, int *distances, uint16_t *entries)
+static void insert_neighbour(int distance, int entry, int *distances, uint16_t *entries)
 {
     int at = NEAR - 1;
     if (distance >= distances[at]) return;
@@ -94,7 +94,7 @@ static void make_book(int which)
         for (int e = 0; e < f->entries; e++) {
             int distance = 0;
             for (int i = 0; i < f->group; i++) distance += (digits[i] - level[e][i]) * (digits[i] - level[e][i]);
-            insert(distance, e, distances, b->entry[p]);
+            insert_neighbour(distance, e, distances, b->entry[p]);
         }
         for (int n = 0; n < NEAR; n++)
             for (int i = 0; i < f->group; i++) b->level[p][i][n] = level[b->entry[p][n]][i];
@@ -237,7 +237,7 @@ static void split_signs(const grid_format *f, const float *x, const float *w, fl
 }
 
 /* Tries integer scales next to the present ones, under b->d. */
-static void settle(const grid_format *f, const book *list, const float *x, const float *w, grid_block *b)
+static void settle_block(const grid_format *f, const book *list, const float *x, const float *w, grid_block *b)
 {
     b->error = 0;
     for (int j = 0; j < K / f->sub; j++) {
@@ -272,7 +272,7 @@ static void fit_grid(const grid_format *f, const book *list, const float *x, con
     }
     for (int turn = 0; turn < TURNS; turn++) {
         double vv = 0, xv = 0;
-        settle(f, list, parts, w, &b);
+        settle_block(f, list, parts, w, &b);
         if (turn > 0 && !(b.error < best->error)) break; /* the first is taken even where squares overflow */
         *best = b;
         for (int j = 0; j < K / f->sub; j++) {

@@ -25,7 +25,7 @@ typedef struct k_lanes {
 
 static float nearest(float x, float low, float high) { return x > low ? x < high ? rintf(x) : high : low; }
 
-static void load(k_lanes *k, const float *x, const float *w, int sub, int blocks)
+static void load_lanes(k_lanes *k, const float *x, const float *w, int sub, int blocks)
 {
     k->subs = K / sub;
     k->blocks = blocks;
@@ -144,7 +144,7 @@ static void start_minimum(k_lanes *k, int b, const affine_lanes *f, float most)
 static void fit_minimum(k_lanes *best, const float *x, const float *w, int blocks, int sub, int top, float most)
 {
     affine_lanes f;
-    load(best, x, w, sub, blocks);
+    load_lanes(best, x, w, sub, blocks);
     fit_affine_best(&best->l, top, false, 0, &f);
     k_lanes k = *best;
     for (int j = 0; j < LANES; j++) best->error[j] = INFINITY;
@@ -276,7 +276,7 @@ static void fit_scales(k_lanes *best, const float *x, const float *w, int blocks
                        const code_kind *kind)
 {
     scale_lanes f;
-    load(best, x, w, sub, blocks);
+    load_lanes(best, x, w, sub, blocks);
     memset(best->minimum, 0, sizeof best->minimum);
     memset(best->dmin, 0, sizeof best->dmin);
     fit_scale_best(&best->l, kind, false, &f);

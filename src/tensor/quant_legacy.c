@@ -90,7 +90,7 @@ BLOCK_DECODER(q1_0, 128)
 static int level(float v, int top) { return v >= (float)top ? top : v > 0 ? (int)v : 0; }
 
 /* The value of largest magnitude, the first of equals. */
-static float extreme(const float *x)
+static float find_extreme(const float *x)
 {
     float best = 0;
     for (int j = 0; j < 32; j++)
@@ -101,7 +101,7 @@ static float extreme(const float *x)
 /* d for levels centred on `half`, as f16 in *bits; returns 1 / d (0 when all weights are 0). */
 static float symmetric_scale(const float *x, int half, uint16_t *bits)
 {
-    float d = extreme(x) / (float)-half;
+    float d = find_extreme(x) / (float)-half;
     *bits = f32_to_f16(d);
     return d != 0 ? 1.f / d : 0.f;
 }
@@ -154,7 +154,7 @@ static void encode_block_q5_1(const float *x, block_q5_1 *b)
 
 static void encode_block_q8_0(const float *x, block_q8_0 *b)
 {
-    float d = fabsf(extreme(x)) / 127.f, inverse = d != 0 ? 1.f / d : 0.f;
+    float d = fabsf(find_extreme(x)) / 127.f, inverse = d != 0 ? 1.f / d : 0.f;
     b->d = f32_to_f16(d);
     for (int j = 0; j < 32; j++) {
         float v = roundf(x[j] * inverse); /* halves away from zero */

@@ -85,7 +85,7 @@ void linear_put(dtype t, uint8_t *block, const uint8_t *q, uint16_t scale, uint1
     else pairs_put(block + 4, q);
 }
 
-static void decode(dtype t, const uint8_t *from, float *to, uint64_t n)
+static void decode_linear(dtype t, const uint8_t *from, float *to, uint64_t n)
 {
     uint64_t weights = dtype_info[t].weights, bytes = dtype_info[t].bytes;
     for (; n; n -= weights, from += bytes, to += weights) {
@@ -104,7 +104,7 @@ static uint8_t linear_code(float x, float scale, float base, int top)
     return !(v > 0) ? 0 : v >= (float)top ? (uint8_t)top : (uint8_t)(int)rintf(v);
 }
 
-static void encode(dtype t, const float *from, uint8_t *to, uint64_t n)
+static void encode_linear(dtype t, const float *from, uint8_t *to, uint64_t n)
 {
     uint64_t weights = dtype_info[t].weights, bytes = dtype_info[t].bytes;
     int top = linear_top(t);
@@ -123,7 +123,7 @@ static void encode(dtype t, const float *from, uint8_t *to, uint64_t n)
 }
 
 #define X(id, name, low, high)                                                                                         \
-    void quant_decode_##name(const uint8_t *from, float *to, uint64_t n) { decode(DTYPE_##id, from, to, n); }          \
-    void quant_encode_##name(const float *from, uint8_t *to, uint64_t n) { encode(DTYPE_##id, from, to, n); }
+    void quant_decode_##name(const uint8_t *from, float *to, uint64_t n) { decode_linear(DTYPE_##id, from, to, n); }   \
+    void quant_encode_##name(const float *from, uint8_t *to, uint64_t n) { encode_linear(DTYPE_##id, from, to, n); }
 LINEAR_LIST(X)
 #undef X

@@ -29,7 +29,7 @@ static uint32_t max_bits(const float *x, uint64_t n)
 }
 
 /* What n weights, at most a block, lose by being encoded, as a share of their squares. */
-static double loss(dtype t, const float *x, uint64_t n)
+static double rounding_loss(dtype t, const float *x, uint64_t n)
 {
     uint8_t block[DTYPE_WEIGHTS_MAX * sizeof(float)];
     float back[DTYPE_WEIGHTS_MAX];
@@ -50,7 +50,7 @@ static bool block_is_held(dtype t, const float *x, uint64_t n, float most)
     int power; /* of two: formats with few levels hit them as well as before */
     frexpf(most / COMMON, &power);
     for (uint64_t i = 0; i < n; i++) small[i] = ldexpf(x[i], -power);
-    return loss(t, x, n) <= 4 * loss(t, small, n) + 1e-4;
+    return rounding_loss(t, x, n) <= 4 * rounding_loss(t, small, n) + 1e-4;
 }
 
 quant_range quant_range_of(dtype t, const float *row, uint64_t n)

@@ -70,7 +70,7 @@ void tables_put(dtype t, uint8_t *block, const uint8_t *code, const uint8_t *cho
     split_put(block + 1 + choice_bytes(f), code, TABLES_WEIGHTS, f->bits == 3 ? 2 : f->bits, f->bits == 3);
 }
 
-static void decode(dtype t, const uint8_t *from, float *to, uint64_t n)
+static void decode_table(dtype t, const uint8_t *from, float *to, uint64_t n)
 {
     const tables_format *f = &row[t];
     for (; n; n -= TABLES_WEIGHTS, from += dtype_info[t].bytes, to += TABLES_WEIGHTS) {
@@ -82,7 +82,7 @@ static void decode(dtype t, const uint8_t *from, float *to, uint64_t n)
 }
 
 #define TABLES_DECODER(id, name)                                                                                       \
-    void quant_decode_##name(const uint8_t *from, float *to, uint64_t n) { decode(DTYPE_##id, from, to, n); }
+    void quant_decode_##name(const uint8_t *from, float *to, uint64_t n) { decode_table(DTYPE_##id, from, to, n); }
 TABLES_DECODER(Q4_T, q4_tables)
 TABLES_DECODER(Q3H_T, q3h_tables)
 TABLES_DECODER(Q3_T, q3_tables)

@@ -112,7 +112,7 @@ static int64_t group_size(wire_type t, int64_t group, int64_t left)
     return left < group ? left : group;
 }
 
-static void encode(wire_type t, int64_t group, const float *x, int64_t n, uint8_t *to)
+static void wire_encode(wire_type t, int64_t group, const float *x, int64_t n, uint8_t *to)
 {
     for (int64_t i = 0, in; i < n; i += in, to += wire_group_bytes(t, in)) {
         in = group_size(t, group, n - i);
@@ -120,7 +120,7 @@ static void encode(wire_type t, int64_t group, const float *x, int64_t n, uint8_
     }
 }
 
-static void decode(wire_type t, int64_t group, const uint8_t *from, int64_t n, float *x)
+static void wire_decode(wire_type t, int64_t group, const uint8_t *from, int64_t n, float *x)
 {
     for (int64_t i = 0, in; i < n; i += in, from += wire_group_bytes(t, in)) {
         in = group_size(t, group, n - i);
@@ -128,7 +128,7 @@ static void decode(wire_type t, int64_t group, const uint8_t *from, int64_t n, f
     }
 }
 
-static void add(wire_type t, int64_t group, const uint8_t *from, int64_t n, float *x)
+static void wire_add(wire_type t, int64_t group, const uint8_t *from, int64_t n, float *x)
 {
     for (int64_t i = 0, in; i < n; i += in, from += wire_group_bytes(t, in)) {
         in = group_size(t, group, n - i);
@@ -136,4 +136,4 @@ static void add(wire_type t, int64_t group, const uint8_t *from, int64_t n, floa
     }
 }
 
-const wire_ops wire_reference = {encode, decode, add};
+const wire_ops wire_reference = {wire_encode, wire_decode, wire_add};

@@ -112,7 +112,7 @@ const tokenizer_class class_rows[] = {
     {NULL, NULL, BARE_SPM},
 };
 
-static bool listed(const char *list, span word)
+static bool list_has(const char *list, span word)
 {
     for (const char *p = list; p && *p;) {
         size_t n = strcspn(p, " ");
@@ -129,7 +129,7 @@ const tokenizer_class *class_find(const tokenizer_config *s, bare_files files)
     span name = tokenizer_config_class(s), model = span_str(json_str(json_get(s->model, "model_type"), ""));
     for (const tokenizer_class *c = class_rows; c->names; c++) {
         if (c->files != files) continue;
-        if (name.n ? listed(c->names, name) : listed(c->models, model)) return c;
+        if (name.n ? list_has(c->names, name) : list_has(c->models, model)) return c;
         if (!name.n && !*c->names) unnamed = c;
     }
     return unnamed;

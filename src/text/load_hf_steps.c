@@ -20,7 +20,7 @@ struct hf_steps {
 };
 typedef struct hf_steps steps;
 
-static int bad(const steps *s, const json *j, const char *why)
+static int refuse_step(const steps *s, const json *j, const char *why)
 {
     return err_set(s->e, ERR_FORMAT, "%s: %s of type \"%.40s\": %s", s->path, s->what,
                    json_str(json_get(j, "type"), ""), why);
@@ -46,7 +46,7 @@ static int read_sequence(steps *s, const hf_step_row *rows, const json *list)
     return rc;
 }
 
-static span keep(steps *s, const json *j) { return tokenizer_keep(s->t, span_str(json_str(j, ""))); }
+static span keep_text(steps *s, const json *j) { return tokenizer_keep(s->t, span_str(json_str(j, ""))); }
 
 /* A string that must be one character. */
 static bool one_char(const json *j, uint32_t *out)
@@ -64,13 +64,13 @@ static int read_pattern(steps *s, const json *j, regex **re, span *text)
     const json *p = json_get(j, "pattern"), *plain = json_get(p, "String"), *pattern = json_get(p, "Regex");
     int rc;
     if (json_type(plain) == JSON_STRING && text && *json_str(plain, "")) {
-        *text = keep(s, plain);
+        *text = keep_text(s, plain);
         return OK;
     }
     if (json_type(plain) == JSON_STRING) rc = regex_compile_literal(re, span_str(json_str(plain, "")), s->e);
     else if (json_type(pattern) == JSON_STRING)
         rc = regex_compile(re, span_str(json_str(pattern, "")), REGEX_ONIGURUMA, s->e);
-    else return bad(s, j, "\"pattern\" is neither String nor Regex");
+    else return refuse_step(s, j, "\"pattern\" is neither String nor Regex");
     if (rc) err_wrap(s->e, "%s", s->path);
     return rc;
 }
@@ -109,14 +109,14 @@ static int norm_replace(steps *s, const json *j)
 {
     norm_step *n = add_norm(s, NORM_REPLACE);
     if (!n) return ERR_LIMIT;
-    n->to = keep(s, json_get(j, "content"));
+    n->to = keep_text(s, json_get(j, "content"));
     return read_pattern(s, j, &n->pattern, &n->from);
 }
 
 static int norm_prepend(steps *s, const json *j)
 {
     norm_step *n = add_norm(s, NORM_PREPEND);
-    if (n) n->to = keep(s, json_get(j, "prepend"));
+    if (n) n->to = keep_text(s, json_get(j, "prepend"));
     return n ? OK : ERR_LIMIT;
 }
 
@@ -139,7 +139,7 @@ static int norm_precompiled(steps *s, const json *j)
     buf blob = {0};
     int rc = OK;
     if (!base64_decode(span_str(json_str(json_get(j, "precompiled_charsmap"), "")), &blob))
-        rc = bad(s, j, "not base64");
+        rc = refuse_step(s, j, "not base64");
     if (!rc) rc = charsmap_open(&n->map, buf_span(&blob), s->e);
     buf_free(&blob);
     return rc;
@@ -192,7 +192,7 @@ static int read_behaviour(steps *s, const json *j, split_behaviour otherwise, sp
             *out = rows[i].value;
             return OK;
         }
-    return bad(s, j, "unknown behavior");
+    return refuse_step(s, j, "unknown behavior");
 }
 
 static int pre_chars(steps *s, bool (*is)(uint32_t c), split_behaviour behaviour)
@@ -238,7 +238,7 @@ static int pre_delimiter(steps *s, const json *j)
     if (rc) return rc;
     return one_char(json_get(j, "delimiter"), &s->t->pre.step[s->t->pre.n - 1].sign)
                ? OK
-               : bad(s, j, "delimiter is not one character");
+               : refuse_step(s, j, "delimiter is not one character");
 }
 
 static int pre_split(steps *s, const json *j)
@@ -270,7 +270,7 @@ static int read_scheme(steps *s, const json *j, prepend_scheme *out)
     if (!name || *out == PREPEND_NEVER) return OK;
     if (strcmp(name, "first") == 0) *out = PREPEND_FIRST;
     else if (strcmp(name, "never") == 0) *out = PREPEND_NEVER;
-    else if (strcmp(name, "always") != 0) return bad(s, j, "unknown prepend_scheme");
+    else if (strcmp(name, "always") != 0) return refuse_step(s, j, "unknown prepend_scheme");
     return OK;
 }
 
@@ -280,7 +280,7 @@ static int pre_metaspace(steps *s, const json *j)
     if (!p) return ERR_LIMIT;
     s->t->space_sign = true;
     p->split = json_bool(json_get(j, "split"), true);
-    if (!one_char(json_get(j, "replacement"), &p->sign)) return bad(s, j, "replacement is not one character");
+    if (!one_char(json_get(j, "replacement"), &p->sign)) return refuse_step(s, j, "replacement is not one character");
     return read_scheme(s, j, &p->prepend);
 }
 
@@ -290,7 +290,7 @@ static int pre_length(steps *s, const json *j)
     if (!p) return ERR_LIMIT;
     int64_t n = json_int(json_get(j, "length"), 5);
     p->count = (size_t)n;
-    return n > 0 ? OK : bad(s, j, "length is not positive");
+    return n > 0 ? OK : refuse_step(s, j, "length is not positive");
 }
 
 static int pre_scripts(steps *s, const json *j)
@@ -336,14 +336,14 @@ typedef struct framing {
 
 static int add_item(steps *s, const json *j, framing *f, int32_t id, int32_t type)
 {
-    if (f->all.n == POST_ITEMS_MAX) return bad(s, j, "too many elements");
+    if (f->all.n == POST_ITEMS_MAX) return refuse_step(s, j, "too many elements");
     f->all.item[f->all.n++] = (post_item){id, type};
     return OK;
 }
 
 static int end_part(steps *s, const json *j, framing *f)
 {
-    if (f->parts == POST_ITEMS_MAX) return bad(s, j, "too many elements");
+    if (f->parts == POST_ITEMS_MAX) return refuse_step(s, j, "too many elements");
     f->end[f->parts++] = f->all.n;
     return OK;
 }
@@ -361,12 +361,12 @@ static int add_special_ids(steps *s, const json *j, framing *f, const json *spec
 {
     const char *name = json_str(json_get(special, "id"), "");
     const json *ids = json_get(json_get(json_get(j, "special_tokens"), name), "ids");
-    if (!json_count(ids)) return bad(s, j, "a special token without ids");
+    if (!json_count(ids)) return refuse_step(s, j, "a special token without ids");
     int rc = OK;
     for (const json *i = json_first(ids); i && !rc; i = json_next(i)) {
         int64_t id = json_int(i, -1);
         rc = vocab_has(&s->t->voc, id) ? add_item(s, j, f, (int32_t)id, type)
-                                       : bad(s, j, "a special token outside the vocabulary");
+                                       : refuse_step(s, j, "a special token outside the vocabulary");
     }
     return rc;
 }
@@ -385,10 +385,11 @@ static int apply_template(steps *s, const json *j, framing *f)
         int64_t type = json_int(json_get(special ? special : sequence, "type_id"), 0);
         const char *id = json_str(json_get(sequence, "id"), "");
         int part = strcmp(id, "B") == 0;
-        if (type < 0 || type > INT32_MAX) rc = bad(s, j, "type_id out of range");
+        if (type < 0 || type > INT32_MAX) rc = refuse_step(s, j, "type_id out of range");
         else if (special) rc = add_special_ids(s, j, &made, special, (int32_t)type);
-        else if (!part && strcmp(id, "A") != 0) rc = bad(s, j, "an element that is neither SpecialToken nor Sequence");
-        else if (part >= f->parts) rc = bad(s, j, "a second sequence in the template for one");
+        else if (!part && strcmp(id, "A") != 0)
+            rc = refuse_step(s, j, "an element that is neither SpecialToken nor Sequence");
+        else if (part >= f->parts) rc = refuse_step(s, j, "a second sequence in the template for one");
         else rc = add_part(s, j, &made, f, part, (int32_t)type);
         if (!rc) rc = end_part(s, j, &made);
     }
@@ -413,7 +414,7 @@ static int apply_cls_sep(steps *s, const json *j, framing *f, bool roberta)
 {
     int32_t cls, sep;
     if (!named_id(s, json_get(j, "cls"), &cls) || !named_id(s, json_get(j, "sep"), &sep))
-        return bad(s, j, "cls or sep outside the vocabulary");
+        return refuse_step(s, j, "cls or sep outside the vocabulary");
     framing made = {.parts = 0};
     int rc = OK;
     if (f->all.n < 0) return OK;
@@ -478,7 +479,7 @@ static int dec_metaspace(steps *s, const json *j)
     decode_step *d = add_dec(s, DECODE_METASPACE);
     prepend_scheme scheme;
     if (!d) return ERR_LIMIT;
-    if (!one_char(json_get(j, "replacement"), &d->sign)) return bad(s, j, "replacement is not one character");
+    if (!one_char(json_get(j, "replacement"), &d->sign)) return refuse_step(s, j, "replacement is not one character");
     int rc = read_scheme(s, j, &scheme);
     d->first_differs = scheme != PREPEND_NEVER;
     return rc;
@@ -496,8 +497,8 @@ static int dec_strip(steps *s, const json *j)
     decode_step *d = add_dec(s, DECODE_STRIP);
     if (!d) return ERR_LIMIT;
     int64_t start = json_int(json_get(j, "start"), 0), stop = json_int(json_get(j, "stop"), 0);
-    if (!one_char(json_get(j, "content"), &d->sign)) return bad(s, j, "content is not one character");
-    if (start < 0 || stop < 0) return bad(s, j, "negative count");
+    if (!one_char(json_get(j, "content"), &d->sign)) return refuse_step(s, j, "content is not one character");
+    if (start < 0 || stop < 0) return refuse_step(s, j, "negative count");
     d->start = (size_t)start;
     d->stop = (size_t)stop;
     return OK;
@@ -508,7 +509,7 @@ static int dec_replace(steps *s, const json *j)
     decode_step *d = add_dec(s, DECODE_REPLACE);
     if (!d) return ERR_LIMIT;
     d->replace.kind = NORM_REPLACE;
-    d->replace.to = keep(s, json_get(j, "content"));
+    d->replace.to = keep_text(s, json_get(j, "content"));
     return read_pattern(s, j, &d->replace.pattern, &d->replace.from);
 }
 

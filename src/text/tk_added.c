@@ -59,7 +59,7 @@ static size_t spaces_after(span s, size_t at)
 
 /* Whether a special token at [at, at + n) counts where it was found. Where marked text has lengthened it, *n becomes
  * the length of the longest one in the text before. */
-static bool counts(const added_walk *w, size_t at, size_t *n, int32_t *i)
+static bool is_token_at(const added_walk *w, size_t at, size_t *n, int32_t *i)
 {
     if (!w->parse) return false;
     if (!w->user) return true;
@@ -88,7 +88,7 @@ const added_token *added_next(added_walk *w, size_t *start, size_t *stop)
             w->at++;
             continue;
         }
-        bool use = !w->set->v[i].special || counts(w, w->at, &n, &i);
+        bool use = !w->set->v[i].special || is_token_at(w, w->at, &n, &i);
         const added_token *t = &w->set->v[i];
         *start = w->at;
         *stop = w->at += n;

@@ -51,7 +51,7 @@ static bool text_at(const charsmap *m, uint32_t value, span *out)
     return true;
 }
 
-static size_t walk(const charsmap *m, span s, bool longest, span *replacement)
+static size_t walk_trie(const charsmap *m, span s, bool longest, span *replacement)
 {
     if (!m->units) return 0;
     size_t found = 0;
@@ -70,8 +70,8 @@ static size_t walk(const charsmap *m, span s, bool longest, span *replacement)
     return found;
 }
 
-size_t charsmap_longest(const charsmap *m, span s, span *replacement) { return walk(m, s, true, replacement); }
-size_t charsmap_shortest(const charsmap *m, span s, span *replacement) { return walk(m, s, false, replacement); }
+size_t charsmap_longest(const charsmap *m, span s, span *replacement) { return walk_trie(m, s, true, replacement); }
+size_t charsmap_shortest(const charsmap *m, span s, span *replacement) { return walk_trie(m, s, false, replacement); }
 
 bool charsmap_open_ended(const charsmap *m, span s)
 {

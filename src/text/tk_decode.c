@@ -228,7 +228,7 @@ static int replace_end(const working *w)
     return OK;
 }
 
-static int metaspace(const working *w, span *tok)
+static int decode_metaspace(const working *w, span *tok)
 {
     return add_metaspace(w->st, &w->g->out, *tok, is_first(w) && w->st->first_differs);
 }
@@ -283,7 +283,7 @@ static int ctc(const working *w, span *tok)
     return g->out.n ? OK : KEPT;
 }
 
-static int join(const working *w, span *tok)
+static int join_tokens(const working *w, span *tok)
 {
     if (!is_first(w)) buf_byte(&w->g->out, ' ');
     buf_add(&w->g->out, tok->p, tok->n);
@@ -329,7 +329,7 @@ static void add_sentencepiece(const working *w, unsigned flags, span tok)
     add_metaspace(&(decode_step){.sign = 0x2581}, &g->out, tok, false);
 }
 
-static int sentencepiece(const working *w, span *tok)
+static int decode_sentencepiece(const working *w, span *tok)
 {
     add_sentencepiece(w, flags_of(w), *tok);
     w->g->seen += w->g->out.n;
@@ -340,7 +340,7 @@ static int sentencepiece(const working *w, span *tok)
 static int marian(const working *w, span *tok)
 {
     decode_stage *g = w->g;
-    if (!(flags_of(w) & PIECE_SPECIAL)) return sentencepiece(w, tok);
+    if (!(flags_of(w) & PIECE_SPECIAL)) return decode_sentencepiece(w, tok);
     flush_sentencepiece(w);
     buf_add(&g->out, tok->p, tok->n);
     if (w->st->kind == DECODE_MARIAN) buf_byte(&g->out, ' ');
@@ -390,12 +390,12 @@ static const step_row rows[] = {
     [DECODE_FUSE] = {pass_on, .part = pass_on, .joins = true},
     [DECODE_STRIP] = {strip_ends, .part = strip_part},
     [DECODE_REPLACE] = {replace_token, .part = replace_part, .end = replace_end},
-    [DECODE_METASPACE] = {metaspace, .part = metaspace_part},
+    [DECODE_METASPACE] = {decode_metaspace, .part = metaspace_part},
     [DECODE_WORDPIECE] = {wordpiece},
     [DECODE_SUFFIX] = {suffix, .end = suffix_end},
     [DECODE_CTC] = {ctc},
-    [DECODE_JOIN] = {join},
-    [DECODE_SENTENCEPIECE] = {sentencepiece, .end = flush_sentencepiece, .joins = true},
+    [DECODE_JOIN] = {join_tokens},
+    [DECODE_SENTENCEPIECE] = {decode_sentencepiece, .end = flush_sentencepiece, .joins = true},
     [DECODE_MARIAN] = {marian, .end = flush_sentencepiece, .joins = true},
     [DECODE_M2M100] = {marian, .end = flush_sentencepiece, .joins = true},
     [DECODE_TRIM] = {trim_ends, .part = trim_part},
@@ -410,7 +410,7 @@ static working step_at(decode_stream *s, int i, buf *out, err *e)
 }
 
 /* Gives the result of a step's function, which was given `tok`, to the next step. */
-static int settle(const working *w, int rc, span tok, bool part)
+static int settle_token(const working *w, int rc, span tok, bool part)
 {
     if (rc < 0) return rc;
     if (rc == COLLECT) {
@@ -421,19 +421,19 @@ static int settle(const working *w, int rc, span tok, bool part)
     return rc == KEPT || rc == COLLECT ? OK : push_next(w, rc == PASS ? tok : buf_span(&w->g->out), part);
 }
 
-static int push(const working *w, span tok, bool part)
+static int push_token(const working *w, span tok, bool part)
 {
     const step_row *r = &rows[w->st->kind];
     w->g->out.n = 0;
     int rc = !part ? r->token(w, &tok) : r->part ? r->part(w, &tok) : COLLECT;
-    return settle(w, rc, tok, part || r->joins);
+    return settle_token(w, rc, tok, part || r->joins);
 }
 
 static int push_next(const working *w, span tok, bool part)
 {
     if (w->i + 1 < w->s->d->n) {
         working next = step_at(w->s, w->i + 1, w->out, w->e);
-        return push(&next, tok, part);
+        return push_token(&next, tok, part);
     }
     return buf_add(w->out, tok.p, tok.n) ? OK : no_memory(w->e);
 }
@@ -443,7 +443,7 @@ int decode_push(decode_stream *s, int32_t id, span piece, buf *out, err *e)
     if (!s->d->n) return buf_add(out, piece.p, piece.n) ? OK : no_memory(e);
     working w = step_at(s, 0, out, e);
     w.id = id;
-    return push(&w, piece, false);
+    return push_token(&w, piece, false);
 }
 
 int decode_finish(decode_stream *s, buf *out, err *e)
@@ -456,11 +456,11 @@ int decode_finish(decode_stream *s, buf *out, err *e)
             buf whole = w.g->hold;
             w.g->hold = (buf){0};
             w.g->collect = false;
-            rc = push(&w, buf_span(&whole), false);
+            rc = push_token(&w, buf_span(&whole), false);
             buf_free(&whole);
         }
         w.g->out.n = 0;
-        if (!rc && r->end) rc = settle(&w, r->end(&w), (span){0}, r->joins || r->part);
+        if (!rc && r->end) rc = settle_token(&w, r->end(&w), (span){0}, r->joins || r->part);
     }
     return rc;
 }

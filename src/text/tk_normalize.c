@@ -24,7 +24,7 @@ void norm_work_free(norm_work *w)
     buf_free(&w->text[1]);
 }
 
-static void put(buf *out, uint32_t c)
+static void put_code_point(buf *out, uint32_t c)
 {
     uint8_t text[4];
     buf_add(out, text, utf8_encode(c, text));
@@ -41,11 +41,11 @@ static void lower(span in, buf *out)
             continue;
         }
         int n = uc_lower(utf8_decode(in.p + i, in.n - i, &len), low);
-        for (int k = 0; k < n; k++) put(out, low[k]);
+        for (int k = 0; k < n; k++) put_code_point(out, low[k]);
     }
 }
 
-static span strip(span s, bool left, bool right)
+static span strip_spaces(span s, bool left, bool right)
 {
     size_t len, end = 0;
     while (left && s.n && uc_is_space(utf8_decode(s.p, s.n, &len))) s = span_of(s.p + len, s.n - len);
@@ -167,7 +167,7 @@ static void by_charsmap(const charsmap *m, span in, buf *out)
 
 static void spell_bytes(span in, buf *out)
 {
-    for (size_t i = 0; i < in.n; i++) put(out, byte_char(in.p[i]));
+    for (size_t i = 0; i < in.n; i++) put_code_point(out, byte_char(in.p[i]));
 }
 
 /* SentencePiece: the replacement of the next *used bytes of s. */
@@ -195,7 +195,7 @@ static void put_escaped(const norm_step *st, buf *out, span s)
     }
 }
 
-static void sentencepiece(const norm_step *st, span in, bool first, buf *out)
+static void normalize_sentencepiece(const norm_step *st, span in, bool first, buf *out)
 {
     size_t used;
     bool add_space = st->add_space && (first || !st->first_only);
@@ -233,7 +233,7 @@ int norm_step_run(const norm_step *st, regex_work *rx, span in, bool first, buf 
         break;
     case NORM_LOWER: lower(in, out); break;
     case NORM_STRIP:
-        s = strip(in, st->left, st->right);
+        s = strip_spaces(in, st->left, st->right);
         buf_add(out, s.p, s.n);
         break;
     case NORM_STRIP_ACCENTS: filter(in, uc_is_mark, out); break;
@@ -248,7 +248,7 @@ int norm_step_run(const norm_step *st, regex_work *rx, span in, bool first, buf 
     case NORM_BERT_ACCENTS: filter(in, uc_bert_nonspacing, out); break;
     case NORM_CHARSMAP: by_charsmap(&st->map, in, out); break;
     case NORM_BYTES: spell_bytes(in, out); break;
-    case NORM_SENTENCEPIECE: sentencepiece(st, in, first, out); break;
+    case NORM_SENTENCEPIECE: normalize_sentencepiece(st, in, first, out); break;
     }
     if (!rc && out->bad) rc = err_set(e, ERR_MEMORY, "out of memory normalizing text");
     return rc;

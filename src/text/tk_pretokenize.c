@@ -136,7 +136,7 @@ static bool spell_bytes(span text, text_piece p, buf *to, piece_list *out)
     return piece_add(out, at, to->n, p.first);
 }
 
-static bool metaspace(const pretok_step *st, span text, text_piece p, buf *to, piece_list *out)
+static bool split_metaspace(const pretok_step *st, span text, text_piece p, buf *to, piece_list *out)
 {
     uint8_t sign[4];
     size_t k = utf8_encode(st->sign, sign), start = to->n;
@@ -193,7 +193,7 @@ static int run_step(const pretok_step *st, regex_work *rx, span text, const piec
         case PRETOK_CHARS: ok = split_chars(st, text, p, out); break;
         case PRETOK_PREFIX: ok = add_prefix(text, p, to, out); break;
         case PRETOK_BYTES: ok = spell_bytes(text, p, to, out); break;
-        case PRETOK_METASPACE: ok = metaspace(st, text, p, to, out); break;
+        case PRETOK_METASPACE: ok = split_metaspace(st, text, p, to, out); break;
         case PRETOK_LENGTH: ok = split_length(st, text, p, out); break;
         case PRETOK_SCRIPTS: ok = split_scripts(text, p, out); break;
         }

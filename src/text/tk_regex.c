@@ -38,7 +38,7 @@ static int compile_one(pcre2_code **out, span pattern, uint32_t options, bool *j
     return OK;
 }
 
-static int compile(regex **out, span pattern, uint32_t options, err *e)
+static int compile_pattern(regex **out, span pattern, uint32_t options, err *e)
 {
     regex *r = mem_zero(1, sizeof *r);
     *out = NULL;
@@ -56,12 +56,12 @@ int regex_compile(regex **out, span pattern, regex_flavour from, err *e)
     buf translated = {0};
     *out = NULL;
     int rc = regex_translate(pattern, from, &translated, e);
-    if (!rc) rc = compile(out, buf_span(&translated), PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, e);
+    if (!rc) rc = compile_pattern(out, buf_span(&translated), PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, e);
     buf_free(&translated);
     return rc;
 }
 
-int regex_compile_literal(regex **out, span text, err *e) { return compile(out, text, PCRE2_LITERAL, e); }
+int regex_compile_literal(regex **out, span text, err *e) { return compile_pattern(out, text, PCRE2_LITERAL, e); }
 
 void regex_free(regex *r)
 {

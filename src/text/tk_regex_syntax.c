@@ -31,9 +31,9 @@ typedef struct scan {
     err *e;
 } scan;
 
-static int peek(const scan *s, size_t ahead) { return s->at + ahead < s->in.n ? s->in.p[s->at + ahead] : -1; }
+static int peek_char(const scan *s, size_t ahead) { return s->at + ahead < s->in.n ? s->in.p[s->at + ahead] : -1; }
 
-static int refuse(const scan *s, const char *why)
+static int refuse_regex(const scan *s, const char *why)
 {
     return err_set(s->e, ERR_FORMAT, "pattern \"%.*s\": %s at byte %zu", (int)(s->in.n < 200 ? s->in.n : 200),
                    (const char *)s->in.p, why, s->at);
@@ -83,15 +83,15 @@ static void put_boundary(buf *out, regex_flavour from, bool negated)
  * steps over it. False: another kind of escape. */
 static bool put_set(scan *s, buf *out, bool *negated)
 {
-    int c = peek(s, 1), low = c | 32;
+    int c = peek_char(s, 1), low = c | 32;
     size_t n = 2;
     *negated = c != low;
     if (c < 'A' || c > 'z') return false;
     if (low == 'p') {
-        if (peek(s, 2) == '{')
-            while (peek(s, n) >= 0 && peek(s, n) != '}') n++;
-        if (peek(s, n) < 0) return false;
-        bool braces = peek(s, 2) == '{';
+        if (peek_char(s, 2) == '{')
+            while (peek_char(s, n) >= 0 && peek_char(s, n) != '}') n++;
+        if (peek_char(s, n) < 0) return false;
+        bool braces = peek_char(s, 2) == '{';
         span name = span_of(s->in.p + s->at + 2 + braces, n - 2 + !braces - braces);
         if (name.n && name.p[0] == '^') {
             *negated = !*negated;
@@ -119,18 +119,18 @@ static bool put_set(scan *s, buf *out, bool *negated)
 /* Any other escape, copied as it is: \x{..}, \n, \.; \u0041 is \x{0041}. */
 static int copy_escape(scan *s)
 {
-    int c = peek(s, 1);
+    int c = peek_char(s, 1);
     size_t n = 2;
-    if (c < 0) return refuse(s, "ends in a backslash");
+    if (c < 0) return refuse_regex(s, "ends in a backslash");
     if (c == 'u') {
-        if (s->in.n - s->at < 6) return refuse(s, "\\u needs four digits");
+        if (s->in.n - s->at < 6) return refuse_regex(s, "\\u needs four digits");
         buf_printf(s->out, "\\x{%.4s}", (const char *)s->in.p + s->at + 2);
         s->at += 6;
         return OK;
     }
-    if (c == 'x' && peek(s, 2) == '{') {
-        while (peek(s, n) >= 0 && peek(s, n) != '}') n++;
-        if (peek(s, n) != '}') return refuse(s, "brace without end");
+    if (c == 'x' && peek_char(s, 2) == '{') {
+        while (peek_char(s, n) >= 0 && peek_char(s, n) != '}') n++;
+        if (peek_char(s, n) != '}') return refuse_regex(s, "brace without end");
         n++;
     } else if (c >= 0x80) {
         utf8_decode(s->in.p + s->at + 1, s->in.n - s->at - 1, &n);
@@ -163,7 +163,7 @@ static int put_posix(scan *s, buf *out)
         put_property(out, span_str("Nd"));
         s->at += 9;
     } else {
-        return refuse(s, "POSIX class that is not supported");
+        return refuse_regex(s, "POSIX class that is not supported");
     }
     return OK;
 }
@@ -185,11 +185,11 @@ static int class_operand(scan *s)
     buf *out = s->out, plain = {0}, nested = {0};
     int rc = OK, c, parts = 0;
     bool negated;
-    while (!rc && (c = peek(s, 0)) != ']' && !(c == '&' && peek(s, 1) == '&')) {
+    while (!rc && (c = peek_char(s, 0)) != ']' && !(c == '&' && peek_char(s, 1) == '&')) {
         buf set = {0};
         if (c < 0) {
-            rc = refuse(s, "class without end");
-        } else if (c == '[' && peek(s, 1) == ':') {
+            rc = refuse_regex(s, "class without end");
+        } else if (c == '[' && peek_char(s, 1) == ':') {
             rc = put_posix(s, &plain);
         } else if (c == '[') {
             s->out = &set;
@@ -205,7 +205,7 @@ static int class_operand(scan *s)
             if (negated) buf_str(&nested, parts++ ? "|[^" : "[^");
             buf_add(negated ? &nested : &plain, set.p, set.n);
             if (negated) buf_byte(&nested, ']');
-            if (peek(s, 0) == '-') { /* not a range */
+            if (peek_char(s, 0) == '-') { /* not a range */
                 buf_str(&plain, "\\-");
                 s->at++;
             }
@@ -230,7 +230,7 @@ static int class_operand(scan *s)
     }
     buf_add(out, nested.p, nested.n);
     if (group) buf_byte(out, ')');
-    if (!rc && !plain.n && !nested.n) rc = refuse(s, "empty class");
+    if (!rc && !plain.n && !nested.n) rc = refuse_regex(s, "empty class");
     if (plain.bad || nested.bad) out->bad = true;
     buf_free(&plain);
     buf_free(&nested);
@@ -242,11 +242,12 @@ static int class_body(scan *s)
 {
     buf *out = s->out;
     int rc = OK;
-    if (peek(s, 0) == ']') { /* first: a plain character, as PCRE2 has it too */
+    if (peek_char(s, 0) == ']') { /* first: a plain character, as PCRE2 has it too */
         buf_str(out, "[\\]");
-        for (s->at++; !rc && peek(s, 0) >= 0 && peek(s, 0) != ']';) {
-            if (peek(s, 0) == '[' || peek(s, 0) == '&') rc = refuse(s, "class that begins with ] and nests");
-            else if (peek(s, 0) == '\\') rc = copy_escape(s);
+        for (s->at++; !rc && peek_char(s, 0) >= 0 && peek_char(s, 0) != ']';) {
+            if (peek_char(s, 0) == '[' || peek_char(s, 0) == '&')
+                rc = refuse_regex(s, "class that begins with ] and nests");
+            else if (peek_char(s, 0) == '\\') rc = copy_escape(s);
             else buf_byte(out, s->in.p[s->at++]);
         }
         buf_byte(out, ']');
@@ -257,7 +258,7 @@ static int class_body(scan *s)
         s->out = &operand;
         rc = class_operand(s);
         s->out = out;
-        bool more = !rc && peek(s, 0) == '&';
+        bool more = !rc && peek_char(s, 0) == '&';
         if (more) buf_str(out, grouped ? "(?=" : "(?:(?=");
         buf_add(out, operand.p, operand.n);
         if (more || grouped) buf_byte(out, ')');
@@ -272,15 +273,15 @@ static int class_body(scan *s)
 /* A class at '[': an expression that matches one character. */
 static int class_expression(scan *s)
 {
-    if (++s->depth > NEST_MAX) return refuse(s, "nested too deeply");
+    if (++s->depth > NEST_MAX) return refuse_regex(s, "nested too deeply");
     s->at++;
-    bool negated = peek(s, 0) == '^';
+    bool negated = peek_char(s, 0) == '^';
     if (negated) s->at++;
     buf *out = s->out, body = {0};
     s->out = &body;
     int rc = class_body(s);
     s->out = out;
-    if (!rc && peek(s, 0) != ']') rc = refuse(s, "class without end");
+    if (!rc && peek_char(s, 0) != ']') rc = refuse_regex(s, "class without end");
     s->at++;
     if (negated && one_class(&body)) { /* else a look-ahead negates it */
         buf_str(out, "[^");
@@ -300,16 +301,16 @@ static int class_expression(scan *s)
 static size_t braces_at(const scan *s)
 {
     size_t n = 1;
-    while (peek(s, n) == ',' || (peek(s, n) >= '0' && peek(s, n) <= '9')) n++;
-    return n > 1 && peek(s, n) == '}' ? n + 1 : 0;
+    while (peek_char(s, n) == ',' || (peek_char(s, n) >= '0' && peek_char(s, n) <= '9')) n++;
+    return n > 1 && peek_char(s, n) == '}' ? n + 1 : 0;
 }
 
 /* Copies a quantifier in braces that follows out->p[atom..]. */
 static int copy_braces(scan *s, size_t n, size_t atom)
 {
     buf *out = s->out;
-    if (out->n <= atom) return refuse(s, "nothing to repeat");
-    bool repeated = peek(s, n) == '+' && s->from == REGEX_ONIGURUMA;
+    if (out->n <= atom) return refuse_regex(s, "nothing to repeat");
+    bool repeated = peek_char(s, n) == '+' && s->from == REGEX_ONIGURUMA;
     if (repeated) { /* (?:atom{n,m})+ */
         buf copy = {0};
         buf_add(&copy, out->p + atom, out->n - atom);
@@ -319,7 +320,7 @@ static int copy_braces(scan *s, size_t n, size_t atom)
         if (copy.bad) out->bad = true;
         buf_free(&copy);
     }
-    size_t skip = peek(s, 1) == ',' ? 1 : 0;
+    size_t skip = peek_char(s, 1) == ',' ? 1 : 0;
     if (skip) buf_str(out, "{0");
     buf_add(out, s->in.p + s->at + skip, n - skip);
     if (repeated) buf_str(out, ")+");
@@ -333,7 +334,7 @@ int regex_translate(span pattern, regex_flavour from, buf *out, err *e)
     size_t atom = out->n, group[NEST_MAX], n; /* where the last atom began; where each open group began */
     int groups = 0, rc = OK;
     while (!rc && s.at < pattern.n) {
-        int c = peek(&s, 0);
+        int c = peek_char(&s, 0);
         if (c == '[') {
             atom = out->n;
             rc = class_expression(&s);
@@ -341,7 +342,7 @@ int regex_translate(span pattern, regex_flavour from, buf *out, err *e)
             buf set = {0};
             bool negated;
             atom = out->n;
-            int k = peek(&s, 1);
+            int k = peek_char(&s, 1);
             if (k == 'b' || k == 'B') {
                 put_boundary(out, from, k == 'B');
                 s.at += 2;
@@ -360,7 +361,7 @@ int regex_translate(span pattern, regex_flavour from, buf *out, err *e)
             if (set.bad) out->bad = true;
             buf_free(&set);
         } else if (c == '(') {
-            if (groups == NEST_MAX) return refuse(&s, "groups nested too deeply");
+            if (groups == NEST_MAX) return refuse_regex(&s, "groups nested too deeply");
             group[groups++] = out->n;
             buf_byte(out, '(');
             s.at++;

@@ -7,14 +7,14 @@
 
 static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory building a trie"); }
 
-static void insert(trie *t, uint32_t key, uint32_t node)
+static void insert_node(trie *t, uint32_t key, uint32_t node)
 {
     size_t i = trie_slot(t, key);
     while (t->edge[i].node) i = (i + 1) & (t->cap - 1);
     t->edge[i] = (trie_edge){key, node};
 }
 
-static int grow(trie *t, err *e)
+static int grow_trie(trie *t, err *e)
 {
     size_t old_cap = t->cap;
     trie_edge *old = t->edge;
@@ -26,7 +26,7 @@ static int grow(trie *t, err *e)
         return no_memory(e);
     }
     for (size_t i = 0; i < old_cap; i++)
-        if (old[i].node) insert(t, old[i].key, old[i].node);
+        if (old[i].node) insert_node(t, old[i].key, old[i].node);
     mem_free(old);
     return OK;
 }
@@ -53,13 +53,13 @@ int trie_put(trie *t, span key, int32_t value, err *e)
     uint32_t node = 0, next;
     int rc;
     if (t->nodes == 0 && (rc = add_node(t, &next, e))) return rc;
-    if (!t->cap && (rc = grow(t, e))) return rc;
+    if (!t->cap && (rc = grow_trie(t, e))) return rc;
     for (size_t i = 0; i < key.n; i++, node = next) {
         if ((next = trie_step(t, node, key.p[i]))) continue;
-        if (t->cap / 2 < t->nodes && (rc = grow(t, e))) return rc;
+        if (t->cap / 2 < t->nodes && (rc = grow_trie(t, e))) return rc;
         if ((rc = add_node(t, &next, e))) return rc;
         if (node == 0) t->root[key.p[i]] = next;
-        else insert(t, node << 8 | key.p[i], next);
+        else insert_node(t, node << 8 | key.p[i], next);
     }
     if (node) {
         t->value[node] = value;
@@ -103,7 +103,7 @@ static bool add_block(packing *p)
 
 static bool is_free(const open_block *b, uint8_t u) { return b->free[u >> 6] >> (u & 63) & 1; }
 
-static void take(open_block *b, uint8_t u)
+static void take_byte(open_block *b, uint8_t u)
 {
     b->free[u >> 6] &= ~(1ull << (u & 63));
     b->room--;
@@ -122,7 +122,7 @@ static bool fit(const open_block *b, const uint8_t *byte, size_t n, uint8_t *bas
     return false;
 }
 
-static bool place(packing *p, const uint8_t *byte, size_t n, uint32_t *base)
+static bool place_children(packing *p, const uint8_t *byte, size_t n, uint32_t *base)
 {
     uint8_t low = 0;
     int k = 0;
@@ -133,7 +133,7 @@ static bool place(packing *p, const uint8_t *byte, size_t n, uint32_t *base)
         low = 0;
     }
     open_block *b = &p->open[k];
-    for (size_t i = 0; i < n; i++) take(b, low ^ byte[i]);
+    for (size_t i = 0; i < n; i++) take_byte(b, low ^ byte[i]);
     *base = b->first + low;
     return true;
 }
@@ -164,14 +164,14 @@ static bool pack_nodes(const trie *t, packing *p, uint32_t *number, const uint32
     uint8_t byte[BLOCK];
     if (!add_block(p)) return false;
     p->unit[0].check = 0; /* the root; number[0] = 0 */
-    take(&p->open[0], 0);
+    take_byte(&p->open[0], 0);
     for (uint32_t node = 0; node < t->nodes; node++) { /* parents have smaller numbers than their children */
         size_t n = first[node + 1] - first[node];
         const child *c = list + first[node];
         for (size_t i = 0; i < n; i++) byte[i] = c[i].byte;
         uint32_t base;
         if (!n) continue;
-        if (!place(p, byte, n, &base)) return false;
+        if (!place_children(p, byte, n, &base)) return false;
         p->unit[number[node]].base = base;
         for (size_t i = 0; i < n; i++) {
             number[c[i].node] = base ^ byte[i];

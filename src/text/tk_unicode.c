@@ -19,7 +19,7 @@ bool uc_is_space(uint32_t c)
 }
 
 /* Tables are short and asked for rare characters only: a walk is enough. They ascend. */
-static bool listed(const uc_range *t, uint32_t c)
+static bool table_has(const uc_range *t, uint32_t c)
 {
     for (; t->to && t->from <= c; t++)
         if (c <= t->to) return true;
@@ -40,7 +40,7 @@ bool uc_is_numeric(uint32_t c)
     if (c < 128) return c >= '0' && c <= '9';
     utf8proc_category_t k = category(c);
     return k == UTF8PROC_CATEGORY_ND || k == UTF8PROC_CATEGORY_NL || k == UTF8PROC_CATEGORY_NO ||
-           listed(uc_newer_numeric, c);
+           table_has(uc_newer_numeric, c);
 }
 
 bool uc_is_mark(uint32_t c)
@@ -48,7 +48,7 @@ bool uc_is_mark(uint32_t c)
     if (c < 0x300) return false;
     utf8proc_category_t k = category(c);
     bool mark = k == UTF8PROC_CATEGORY_MN || k == UTF8PROC_CATEGORY_MC || k == UTF8PROC_CATEGORY_ME;
-    return mark ? !listed(uc_not_mark, c) : listed(uc_only_mark, c);
+    return mark ? !table_has(uc_not_mark, c) : table_has(uc_only_mark, c);
 }
 
 bool uc_is_word(uint32_t c)
@@ -81,21 +81,21 @@ bool uc_bert_punctuation(uint32_t c)
     if (c < 128) return (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) || (c >= 123 && c <= 126);
     utf8proc_category_t k = category(c);
     bool p = k >= UTF8PROC_CATEGORY_PC && k <= UTF8PROC_CATEGORY_PO;
-    return p ? !listed(uc_not_bert_punctuation, c) : listed(uc_only_bert_punctuation, c);
+    return p ? !table_has(uc_not_bert_punctuation, c) : table_has(uc_only_bert_punctuation, c);
 }
 
 bool uc_bert_nonspacing(uint32_t c)
 {
     if (c < 0x300) return false;
-    return category(c) == UTF8PROC_CATEGORY_MN ? !listed(uc_not_bert_nonspacing, c)
-                                               : listed(uc_only_bert_nonspacing, c);
+    return category(c) == UTF8PROC_CATEGORY_MN ? !table_has(uc_not_bert_nonspacing, c)
+                                               : table_has(uc_only_bert_nonspacing, c);
 }
 
 bool uc_bert_control(uint32_t c)
 {
     if (c < 128) return (c < 32 && c != '\t' && c != '\n' && c != '\r') || c == 127;
     utf8proc_category_t k = category(c);
-    if (k == UTF8PROC_CATEGORY_CF) return !listed(uc_not_bert_control, c);
+    if (k == UTF8PROC_CATEGORY_CF) return !table_has(uc_not_bert_control, c);
     return k == UTF8PROC_CATEGORY_CC || k == UTF8PROC_CATEGORY_CO;
 }
 
@@ -177,7 +177,7 @@ bool uc_normalize(uc_form form, span s, buf *out)
         size_t end = i, len;
         while (end < s.n) {
             uint32_t c = utf8_decode(s.p + end, s.n - end, &len);
-            if (c >= 0x300 && listed(uc_unnormalized, c)) break;
+            if (c >= 0x300 && table_has(uc_unnormalized, c)) break;
             if (end > i && starts_segment(c)) break;
             end += len;
         }

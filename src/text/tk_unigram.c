@@ -7,7 +7,7 @@
 static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory in the tokenizer"); }
 
 /* Makes room for nodes 0 .. n - 1; those from *nodes on have no spelling yet. */
-static bool extend(unigram_work *w, size_t *nodes, size_t n)
+static bool extend_lattice(unigram_work *w, size_t *nodes, size_t n)
 {
     void *p = w->node;
     if (!mem_grow(&p, &w->cap, n, sizeof *w->node)) return false;
@@ -31,17 +31,17 @@ static bool spell_from(const unigram *u, unigram_work *w, span text, size_t at, 
     for (size_t k = at; u->pieces.nodes && k < text.n && (step = trie_step(&u->pieces, step, text.p[k])); k++) {
         int32_t id = trie_value(&u->pieces, step);
         if (id < 0) continue;
-        if (k + 1 >= *nodes && !extend(w, nodes, k + 2)) return false;
+        if (k + 1 >= *nodes && !extend_lattice(w, nodes, k + 2)) return false;
         offer(u, &w->node[k + 1], u->score[id] + before, at, id);
         single = single || k + 1 - at == len;
     }
     if (single) return true;
-    if (at + len >= *nodes && !extend(w, nodes, at + len + 1)) return false;
+    if (at + len >= *nodes && !extend_lattice(w, nodes, at + len + 1)) return false;
     offer(u, &w->node[at + len], u->unk_score + before, at, u->unk);
     return true;
 }
 
-static bool add(const unigram *u, token_list *out, int32_t id)
+static bool add_piece(const unigram *u, token_list *out, int32_t id)
 {
     return token_list_add(out, u->number ? u->number[id] : id);
 }
@@ -55,7 +55,7 @@ static bool emit_unknown(const unigram *u, span text, token_list *out)
     }
     for (size_t i = 0; i < text.n && bytes; i++) bytes = u->byte_piece[text.p[i]] >= 0;
     for (size_t i = 0; i < text.n && bytes; i++)
-        if (!add(u, out, u->byte_piece[text.p[i]])) return false;
+        if (!add_piece(u, out, u->byte_piece[text.p[i]])) return false;
     return bytes || token_list_add(out, u->number ? u->number_unk : u->unk);
 }
 
@@ -73,7 +73,7 @@ static int emit(const unigram *u, unigram_node *node, span text, token_list *out
     for (uint32_t at = 0; at < text.n; at = end, next = node[end].start) {
         end = next;
         if (node[end].id != u->unk) {
-            if (!add(u, out, node[end].id)) return no_memory(e);
+            if (!add_piece(u, out, node[end].id)) return no_memory(e);
             continue;
         }
         while (end < text.n && node[node[end].start].id == u->unk) end = node[end].start;
@@ -91,7 +91,7 @@ int unigram_encode(const unigram *u, unigram_work *w, span text, token_list *out
     double score = 0;
     while (text.n) { /* a stretch: up to where no piece reaches across */
         size_t nodes = 0, at = 0, len;
-        if (!extend(w, &nodes, 1)) return no_memory(e);
+        if (!extend_lattice(w, &nodes, 1)) return no_memory(e);
         w->node[0].score = score;
         do {
             utf8_decode(text.p + at, text.n - at, &len);

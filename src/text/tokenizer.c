@@ -251,7 +251,7 @@ static void share_room(size_t room, size_t n[2])
     n[longer] = room - n[1 - longer];
 }
 
-static bool append(token_list *out, token_list *types, int32_t id, int32_t type)
+static bool append_id(token_list *out, token_list *types, int32_t id, int32_t type)
 {
     return token_list_add(out, id) && (!types || token_list_add(types, type));
 }
@@ -272,12 +272,12 @@ static int fill_template(const tokenizer *t, const token_list text[2], const tok
         post_item item = p->item[i];
         if (in->language > 0 && item.id >= 0 && item.id == t->language) item.id = in->language;
         if (item.id >= 0) {
-            ok = !special || append(out, types, item.id, item.type);
+            ok = !special || append_id(out, types, item.id, item.type);
             continue;
         }
         int side = item.id == POST_B;
         size_t first = t->cut_left ? text[side].n - stay[side] : 0;
-        for (size_t k = 0; k < stay[side] && ok; k++) ok = append(out, types, text[side].id[first + k], item.type);
+        for (size_t k = 0; k < stay[side] && ok; k++) ok = append_id(out, types, text[side].id[first + k], item.type);
     }
     return ok ? OK : no_memory(e);
 }

@@ -161,7 +161,7 @@ static int open_path(opening *o)
 }
 
 /* Hands the loaded tokenizer out, or frees it. */
-static int finish(opening *o, int rc, tokenizer **out)
+static int finish_tokenizer(opening *o, int rc, tokenizer **out)
 {
     *out = NULL;
     if (!rc) rc = tokenizer_complete(o->t, o->e);
@@ -179,14 +179,14 @@ int tokenizer_open(tokenizer **out, const char *path, const char *pre, err *e)
 {
     opening o = {.t = tokenizer_new(), .path = path, .pre = pre, .e = e};
     *out = NULL;
-    return o.t ? finish(&o, open_path(&o), out) : no_memory(&o);
+    return o.t ? finish_tokenizer(&o, open_path(&o), out) : no_memory(&o);
 }
 
 int tokenizer_open_target(tokenizer **out, const char *path, err *e)
 {
     opening o = {.t = tokenizer_new(), .path = path, .target = true, .e = e};
     *out = NULL;
-    return o.t ? finish(&o, open_path(&o), out) : no_memory(&o);
+    return o.t ? finish_tokenizer(&o, open_path(&o), out) : no_memory(&o);
 }
 
 int tokenizer_of_model(tokenizer **out, const ckpt *model, const char *pre, err *e)
@@ -197,7 +197,7 @@ int tokenizer_of_model(tokenizer **out, const ckpt *model, const char *pre, err 
     *out = NULL;
     if (!o.t) return no_memory(&o);
     if (!gguf) o.path = o.in.path;
-    return finish(&o, gguf ? load_gguf_vocab(o.t, model, e) : open_in(&o, ckpt_tokenizer_file(model)), out);
+    return finish_tokenizer(&o, gguf ? load_gguf_vocab(o.t, model, e) : open_in(&o, ckpt_tokenizer_file(model)), out);
 }
 
 int tokenizer_target_of_model(tokenizer **out, const ckpt *model, err *e)
@@ -206,5 +206,5 @@ int tokenizer_target_of_model(tokenizer **out, const ckpt *model, err *e)
     *out = NULL;
     if (!o.t) return no_memory(&o);
     o.path = o.in.path;
-    return finish(&o, open_in(&o, NULL), out);
+    return finish_tokenizer(&o, open_in(&o, NULL), out);
 }

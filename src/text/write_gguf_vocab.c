@@ -42,7 +42,7 @@ static void add_string(buf *b, span s)
 /* ---- pieces */
 
 /* A piece as the format spells it: U+2581 for the spaces of a SentencePiece vocabulary. */
-static span spelling(writer *w, uint32_t id, bool spaces)
+static span gguf_spelling(writer *w, uint32_t id, bool spaces)
 {
     w->text.n = 0;
     if (!vocab_has(&w->t->voc, id)) {
@@ -81,7 +81,7 @@ static void add_pieces(writer *w, bool spaces)
 {
     buf tokens = {0}, types = {0};
     for (uint32_t id = 0; id < w->size; id++) {
-        add_string(&tokens, spelling(w, id, spaces));
+        add_string(&tokens, gguf_spelling(w, id, spaces));
         buf_uint(&types, (uint32_t)type_of(w, id), 4);
     }
     gguf_add_array(&w->pairs, "tokenizer.ggml.tokens", GGUF_STRING, w->size, buf_span(&tokens));

@@ -34,7 +34,7 @@ static bool is_byte(const writer *w, uint32_t id)
 }
 
 /* A piece as the file spells it. */
-static span spelling(writer *w, uint32_t id)
+static span hf_spelling(writer *w, uint32_t id)
 {
     span s = w->t->voc.piece[id];
     if (!w->plain_spaces || is_special(w, id) || is_byte(w, id)) return s;
@@ -46,8 +46,8 @@ static span spelling(writer *w, uint32_t id)
     return buf_span(&w->text);
 }
 
-static void quote(writer *w, span s) { json_quote(&w->out, s); }
-static void quote_id(writer *w, uint32_t id) { json_quote(&w->out, spelling(w, id)); }
+static void write_quoted(writer *w, span s) { json_quote(&w->out, s); }
+static void quote_id(writer *w, uint32_t id) { json_quote(&w->out, hf_spelling(w, id)); }
 
 /* ---- merges */
 
@@ -140,7 +140,7 @@ static void write_added(writer *w)
         bool special = flag & (PIECE_SPECIAL | PIECE_CONTROL | PIECE_UNKNOWN);
         if (!special && !(flag & (PIECE_ADDED | PIECE_USER))) continue;
         buf_printf(&w->out, "%s{\"id\":%u,\"content\":", comma, id);
-        quote(w, w->t->voc.piece[id]);
+        write_quoted(w, w->t->voc.piece[id]);
         buf_printf(&w->out,
                    ",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":%s}",
                    special ? "true" : "false");
@@ -160,7 +160,7 @@ static void write_template(writer *w, const char *name, const post_template *p)
             continue;
         }
         buf_str(&w->out, "{\"SpecialToken\":{\"id\":");
-        quote(w, w->t->voc.piece[x->id]);
+        write_quoted(w, w->t->voc.piece[x->id]);
         buf_printf(&w->out, ",\"type_id\":%d}}", x->type);
     }
     buf_str(&w->out, "],");
@@ -170,11 +170,11 @@ static void write_special_token(writer *w, int32_t id, const char *comma)
 {
     span s = w->t->voc.piece[id];
     buf_str(&w->out, comma);
-    quote(w, s);
+    write_quoted(w, s);
     buf_str(&w->out, ":{\"id\":");
-    quote(w, s);
+    write_quoted(w, s);
     buf_printf(&w->out, ",\"ids\":[%d],\"tokens\":[", id);
-    quote(w, s);
+    write_quoted(w, s);
     buf_str(&w->out, "]}");
 }
 
@@ -218,7 +218,7 @@ static void write_model(writer *w, const merge_list *merges)
     const bpe *b = &w->t->bp;
     int32_t unk = w->t->byte_level ? -1 : w->t->role[TOKEN_UNK];
     buf_str(&w->out, "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":");
-    if (unk >= 0) quote(w, w->t->voc.piece[unk]);
+    if (unk >= 0) write_quoted(w, w->t->voc.piece[unk]);
     else buf_str(&w->out, "null");
     buf_printf(&w->out,
                ",\"continuing_subword_prefix\":null,\"end_of_word_suffix\":null,\"fuse_unk\":%s,\"byte_fallback\":%s,"
@@ -249,7 +249,7 @@ static void write_bytes(writer *w, const pattern_row *row)
                row->nfc ? "{\"type\":\"NFC\"}" : "null");
     for (int i = 0; i < PATTERN_STEPS_MAX && row->step[i]; i++) {
         buf_str(&w->out, "{\"type\":\"Split\",\"pattern\":{\"Regex\":");
-        quote(w, span_str(row->step[i]));
+        write_quoted(w, span_str(row->step[i]));
         buf_str(&w->out, "},\"behavior\":\"Isolated\",\"invert\":false},");
     }
     buf_str(&w->out,

@@ -38,7 +38,7 @@ static double now_s(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static void fail(const char *what)
+static void exit_failed(const char *what)
 {
     fprintf(stderr, "probe: %s: %s\n", what, strerror(errno));
     exit(1);
@@ -53,7 +53,7 @@ static void send_at_once(int fd)
 static int socket_new(void)
 {
     int fd = socket(AF_INET, SOCK_STREAM, 0), on = 1;
-    if (fd < 0) fail("socket");
+    if (fd < 0) exit_failed("socket");
     send_at_once(fd);
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     return fd;
@@ -64,7 +64,7 @@ static int listen_at(const char *host, int port)
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     inet_pton(AF_INET, host, &at.sin_addr);
     int fd = socket_new();
-    if (bind(fd, (struct sockaddr *)&at, sizeof at) || listen(fd, HOSTS_MAX)) fail(host);
+    if (bind(fd, (struct sockaddr *)&at, sizeof at) || listen(fd, HOSTS_MAX)) exit_failed(host);
     return fd;
 }
 
@@ -72,11 +72,11 @@ static int listen_at(const char *host, int port)
 static int connect_to(const char *host, int port)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    if (inet_pton(AF_INET, host, &at.sin_addr) != 1) fail(host);
+    if (inet_pton(AF_INET, host, &at.sin_addr) != 1) exit_failed(host);
     for (int i = 0;; i++) {
         int fd = socket_new();
         if (connect(fd, (struct sockaddr *)&at, sizeof at) == 0) return fd;
-        if (i == TRIES) fail(host);
+        if (i == TRIES) exit_failed(host);
         close(fd);
         usleep(20000);
     }
@@ -93,12 +93,12 @@ static bool move_all(int fd, uint8_t *bytes, uint64_t n, bool out)
     return true;
 }
 
-static int answer(void)
+static int answer_asker(void)
 {
     signal(SIGCHLD, SIG_IGN);
     for (int at = listen_at("0.0.0.0", PORT_ANSWER), fd;; close(fd)) {
         fd = accept(at, NULL, NULL);
-        if (fd < 0) fail("accept");
+        if (fd < 0) exit_failed("accept");
         if (fork()) continue;
         uint64_t sizes[2] = {0}; /* of a question, of its reply */
         send_at_once(fd);
@@ -122,7 +122,7 @@ static void round_all(peer *peers, int n, uint64_t bytes)
             left = left || wait[i].fd >= 0;
         }
         if (!left) return;
-        if (poll(wait, (nfds_t)n, -1) < 0) fail("poll");
+        if (poll(wait, (nfds_t)n, -1) < 0) exit_failed("poll");
         for (int i = 0; i < n; i++) {
             for (int out = 0; out < 2; out++) {
                 uint64_t *todo = out ? &peers[i].to_send : &peers[i].to_take;
@@ -131,7 +131,7 @@ static void round_all(peer *peers, int n, uint64_t bytes)
                 ssize_t got = out ? send(peers[i].fd, buffer, some, MSG_DONTWAIT)
                                   : recv(peers[i].fd, buffer, some, MSG_DONTWAIT);
                 if (got > 0) *todo -= (uint64_t)got;
-                else if (got == 0 || errno != EAGAIN) fail("a peer is gone");
+                else if (got == 0 || errno != EAGAIN) exit_failed("a peer is gone");
             }
         }
     }
@@ -143,7 +143,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static int ask(const char *host, uint64_t bytes, uint64_t reply, double *seconds, int rounds)
+static int ask_host(const char *host, uint64_t bytes, uint64_t reply, double *seconds, int rounds)
 {
     int fd = connect_to(host, PORT_ANSWER);
     uint64_t sizes[2] = {bytes, reply};
@@ -153,7 +153,7 @@ static int ask(const char *host, uint64_t bytes, uint64_t reply, double *seconds
         whole = move_all(fd, NULL, bytes, true) && move_all(fd, NULL, reply, false);
         seconds[i] = now_s() - start;
     }
-    if (!whole) fail(host);
+    if (!whole) exit_failed(host);
     return 1;
 }
 
@@ -164,7 +164,7 @@ static int ask_all(char **hosts, int n_host, int rank, uint64_t bytes, double *s
     int at = listen_at(hosts[rank], PORT_ALL), n = n_host - 1;
     for (int i = 0; i < n; i++) {
         peers[i].fd = i < rank ? connect_to(hosts[i], PORT_ALL) : accept(at, NULL, NULL);
-        if (peers[i].fd < 0) fail("accept");
+        if (peers[i].fd < 0) exit_failed("accept");
         send_at_once(peers[i].fd);
     }
     for (int i = 0; i <= rounds; i++) {
@@ -179,7 +179,7 @@ int main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN);
     bool asks = argc == 6 && strcmp(argv[1], "ask") == 0, alls = argc > 6 && strcmp(argv[1], "all") == 0;
-    if (argc == 2 && strcmp(argv[1], "answer") == 0) return answer();
+    if (argc == 2 && strcmp(argv[1], "answer") == 0) return answer_asker();
     int rounds = asks || alls ? atoi(argv[asks ? 5 : 3]) : 0, rank = alls ? atoi(argv[4]) : 0, n_host = argc - 5;
     if (rounds < 1 || (alls && (n_host > HOSTS_MAX || rank < 0 || rank >= n_host))) {
         fprintf(stderr, "usage: probe answer | ask HOST BYTES REPLY ROUNDS | all BYTES ROUNDS RANK HOST HOST...\n");
@@ -187,8 +187,8 @@ int main(int argc, char **argv)
     }
     uint64_t bytes = strtoull(argv[asks ? 3 : 2], NULL, 10);
     double *seconds = calloc((size_t)rounds + 1, sizeof *seconds), sum = 0;
-    if (!seconds) fail("rounds");
-    int n = asks ? ask(argv[2], bytes, strtoull(argv[4], NULL, 10), seconds, rounds)
+    if (!seconds) exit_failed("rounds");
+    int n = asks ? ask_host(argv[2], bytes, strtoull(argv[4], NULL, 10), seconds, rounds)
                  : ask_all(argv + 5, n_host, rank, bytes, seconds, rounds);
     seconds++; /* the round that warmed up */
     qsort(seconds, (size_t)rounds, sizeof *seconds, by_size);

@@ -248,7 +248,7 @@ static int offloads_end(const char *name)
     return bad;
 }
 
-static int fail(const char *name)
+static int tell_errno(const char *name)
 {
     fprintf(stderr, "switch: %s: %s\n", name, strerror(errno));
     return 1;
@@ -263,21 +263,22 @@ int main(int argc, char **argv)
     bool plain = strcmp(argv[1], "--plain") == 0;
     struct pollfd wait[PORTS_MAX + 1];
     for (int i = 2; i < argc; i++) {
-        if (plain ? offloads_end(argv[i]) : port_open(&ports[n_port], argv[i])) return fail(argv[i]);
+        if (plain ? offloads_end(argv[i]) : port_open(&ports[n_port], argv[i])) return tell_errno(argv[i]);
         wait[n_port] = (struct pollfd){.fd = ports[n_port].fd, .events = POLLIN};
         n_port++;
     }
     if (plain) return 0;
     int fifo = open(argv[1], O_RDWR | O_NONBLOCK); /* also written: no end of file when a writer leaves */
     frames = calloc(WAITING_MAX, sizeof *frames);
-    if (fifo < 0 || !frames) return fail(argv[1]);
+    if (fifo < 0 || !frames) return tell_errno(argv[1]);
     wait[n_port] = (struct pollfd){.fd = fifo, .events = POLLIN};
     for (int i = 0; i < WAITING_MAX; i++) spare[i] = &frames[WAITING_MAX - 1 - i];
     prctl(PR_SET_TIMERSLACK, 1);
     for (;;) {
         int64_t ns = frames_send();
         struct timespec left = {ns / 1000000000, ns % 1000000000};
-        if (ppoll(wait, (nfds_t)n_port + 1, ns < 0 ? NULL : &left, NULL) < 0 && errno != EINTR) return fail("ppoll");
+        if (ppoll(wait, (nfds_t)n_port + 1, ns < 0 ? NULL : &left, NULL) < 0 && errno != EINTR)
+            return tell_errno("ppoll");
         for (int i = 0; i < n_port; i++) {
             if (wait[i].revents) port_read(i);
         }
