@@ -30,8 +30,6 @@ typedef struct opened {
     arena mem;
 } opened;
 
-static int short_of_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory while opening a model"); }
-
 /* "owner/name", as hubs call models. */
 static bool is_hub_name(const char *path)
 {
@@ -297,7 +295,7 @@ static int fill_model(opened *o, const model_options *opt, err *e)
     if (!m->arch) m->arch = arch_name(m->weights, o->config);
     if ((rc = spec_path(m->resolved, "tokenizer", "path", &m->tokenizer_path, e))) return rc;
     m->tokenizer_pre = spec_text(m->resolved, "tokenizer", "pre");
-    if (!m->name) return short_of_memory(e);
+    if (!m->name) return err_memory(e, "a model");
     warn_of_lost_keys(o);
     rc = build_program(&m->prog, m->resolved, o->values, m->weights, &build, e);
     if (rc) return name_values(o, e);
@@ -313,7 +311,7 @@ int model_open(model **out, const model_options *opt, err *e)
     opened *o = mem_zero(1, sizeof *o);
     if (!o) {
         ckpt_close(opt->given);
-        return short_of_memory(e);
+        return err_memory(e, "a model");
     }
     int rc = find_spec(o, opt, e);
     if (!rc) rc = fill_model(o, opt, e);

@@ -64,7 +64,7 @@ static int print_value(show *w, value_at_layer get, const void *what, bool words
     const char *other = fits ? buf_cstr(&outside) : "null";
     if (*any && !same && holes) buf_printf(w->out, "(i | -1) < 0 ? %s : %s][i]", other, buf_cstr(&all));
     else if (*any && !same) buf_printf(w->out, "%s][i] | %s", buf_cstr(&all), other);
-    if (!rc && (all.bad || one.bad || first.bad || outside.bad)) rc = err_set(w->e, ERR_MEMORY, "out of memory");
+    if (!rc && (all.bad || one.bad || first.bad || outside.bad)) rc = err_memory(w->e, NULL);
     buf_free(&all);
     buf_free(&one);
     buf_free(&first);
@@ -281,7 +281,7 @@ int spec_show(spec *s, config_eval *values, const char *arch, const char *path, 
         show_plain(&w, "serve");
         show_plain(&w, "chat");
     }
-    if (!rc && out->bad) rc = err_set(&own, ERR_MEMORY, "out of memory");
+    if (!rc && out->bad) rc = err_memory(&own, NULL);
     if (!rc) rc = own.code;
     return rc ? err_set(e, rc, "%s", own.msg) : OK;
 }

@@ -32,7 +32,7 @@ static inline int command_shell(const char *dir, const char *shell, buf *errors)
  * it prints. Its exit status, -1: it did not exit. */
 static inline int command_run(const char *input, const char *args, buf *out, buf *errors)
 {
-    char line[8800], part[4096];
+    char line[8800], read_in[4096];
     const char *path = temp_path("command-errors");
     int n = snprintf(line, sizeof line, "exec 2>%s%s%s; %s %s", path, input ? " <" : "", input ? input : "",
                      command_binary(), args);
@@ -40,7 +40,7 @@ static inline int command_run(const char *input, const char *args, buf *out, buf
     out->n = errors->n = 0;
     FILE *f = popen(line, "r");
     assert_non_null(f);
-    for (size_t got; (got = fread(part, 1, sizeof part, f)) > 0;) buf_add(out, part, got);
+    for (size_t got; (got = fread(read_in, 1, sizeof read_in, f)) > 0;) buf_add(out, read_in, got);
     int rc = pclose(f);
     file_read(errors, path, 1 << 20, NULL);
     unlink(path);

@@ -43,17 +43,15 @@ typedef struct found {
     bool output_scale;   /* its factor is weight.output_scale */
 } found;
 
-static int short_of_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory while binding tensors"); }
-
 int bind_open(binder **out, program *p, spec *s, config_eval *values, const ckpt *c, weight_policy *policy, err *e)
 {
     binder *b = mem_zero(1, sizeof *b);
-    if (!b) return short_of_memory(e);
+    if (!b) return err_memory(e, "tensors");
     *b = (binder){.prog = p, .s = s, .values = values, .c = c, .policy = policy};
     b->used = mem_zero(ckpt_count(c) ? ckpt_count(c) : 1, sizeof *b->used);
     if (!b->used) {
         mem_free(b);
-        return short_of_memory(e);
+        return err_memory(e, "tensors");
     }
     const char *prefix = spec_text(s, "tensors", "prefix");
     span rest = prefix ? span_str(prefix) : (span){0}, part;
@@ -108,7 +106,7 @@ static int find_stack(binder *b, const recipe *how, bool bias, const char *where
 {
     out->n = (size_t)(how->to - how->from);
     out->stack = arena_array(&b->mem, out->n, sizeof *out->stack);
-    if (!out->stack) return short_of_memory(e);
+    if (!out->stack) return err_memory(e, "tensors");
     for (size_t i = 0; i < out->n; i++) {
         char name[1024];
         int len = snprintf(name, sizeof name, "%s%" PRId64 "%s", how->name, how->from + (int64_t)i, how->tail);
@@ -178,7 +176,7 @@ static int resolve_line(binder *b, const spec_row *row, int layer, bool derived,
         int rc = recipe_parse(&how, b->values, &b->mem, part, layer, where, e);
         if (rc) return rc;
         if (!source_fits(b, how.source)) continue;
-        if (!out->first && !(out->first = likely_name(b, &how, derived))) return short_of_memory(e);
+        if (!out->first && !(out->first = likely_name(b, &how, derived))) return err_memory(e, "tensors");
         if ((rc = find_named(b, &how, derived, where, out, e))) return rc;
         if (!out->entry) continue;
         out->how = how;
@@ -403,7 +401,7 @@ static piece *pieces_of(binder *b, const bind_want *w, const found *f, int64_t r
     int rc = OK;
     *n = whole ? 1 : f->n * (size_t)per_entry;
     piece *pieces = arena_array(&b->mem, *n, sizeof *pieces);
-    if (!pieces) return short_of_memory(e), NULL;
+    if (!pieces) return err_memory(e, "tensors"), NULL;
     for (size_t i = 0; i < *n && !rc; i++) {
         found one = {
             .entry = f->stack[i / (size_t)per_entry], .how = f->how, .row = f->row, .output_scale = f->output_scale};
@@ -452,9 +450,9 @@ static bool weight_key(const weight *made, buf *key)
 static int remember_tensor(binder *b, span key, ref t, err *e)
 {
     uint8_t *own = arena_alloc(&b->mem, key.n ? key.n : 1);
-    if (!own) return short_of_memory(e);
+    if (!own) return err_memory(e, "tensors");
     memcpy(own, key.p, key.n);
-    return map_put(&b->made, span_of(own, key.n), t) ? OK : short_of_memory(e);
+    return map_put(&b->made, span_of(own, key.n), t) ? OK : err_memory(e, "tensors");
 }
 
 /* A new weight and its tensor. */
@@ -520,7 +518,7 @@ static int make_weight(binder *b, const bind_want *w, const found *f, const char
                   find_beside(b, f->entry, ".scale");
     made.packed = pieces[0].packed && weight_held_type(&made) == pieces[0].type;
     buf key = {0};
-    if (!weight_key(&made, &key)) rc = short_of_memory(e);
+    if (!weight_key(&made, &key)) rc = err_memory(e, "tensors");
     uint32_t same = rc ? MAP_NONE : map_get(&b->made, buf_span(&key));
     *out = same == MAP_NONE ? 0 : same;
     if (!rc && !*out) rc = add_weight(b, w, f, &made, out, e);
@@ -586,7 +584,7 @@ const float *bind_values(binder *b, const char *slot, int layer, arena *mem, siz
         return NULL;
     }
     float *list = arena_array(mem, count, sizeof *list);
-    if (!list) return short_of_memory(e), NULL;
+    if (!list) return err_memory(e, "tensors"), NULL;
     quant_decode(f.entry->type, f.entry->data, list, count);
     int64_t *used = &b->used[index_of(b, f.entry)].numbers;
     char name[200];

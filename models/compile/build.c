@@ -111,7 +111,7 @@ static int build_layers(builder *b, int layers)
 {
     program *p = b->prog;
     p->hidden = arena_array(&p->mem, (size_t)layers + 1, sizeof *p->hidden);
-    if (!p->hidden) return err_set(b->e, ERR_MEMORY, "out of memory while building the program");
+    if (!p->hidden) return err_memory(b->e, "the program");
     ref x = run_formula(b, "embed", "token", 0, "embed");
     if (!x || same_width(b, "embed", x)) return b->e->code;
     p->hidden[0] = x;

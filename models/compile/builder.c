@@ -66,7 +66,7 @@ ref builder_const(builder *b, const char *path, const char *part, const float *v
     full_name(b, path, part, name, sizeof name);
     size_t n = (size_t)rows * (size_t)(cols ? cols : 1);
     float *own = arena_array(&b->prog->mem, n, sizeof *own);
-    if (!own) return err_set(b->e, ERR_MEMORY, "out of memory for a table of the model"), 0;
+    if (!own) return err_memory(b->e, "a table of the model"), 0;
     memcpy(own, values, n * sizeof *own);
     tensor t = {.name = name,
                 .kind = TENSOR_CONST,
@@ -321,7 +321,7 @@ const float *builder_list(builder *b, const call *c, const char *key, size_t *n)
         return stored ? stored : b->e->code ? NULL : empty;
     }
     float *list = arena_array(&b->prog->mem, count, sizeof *list);
-    if (!list) return err_set(b->e, ERR_MEMORY, "out of memory while building the program"), NULL;
+    if (!list) return err_memory(b->e, "the program"), NULL;
     for (size_t i = 0; i < count; i++) {
         value item = value_at(&v, i);
         if (item.kind != VALUE_NUMBER)

@@ -101,14 +101,14 @@ static int find_slot(option_slot *out, spec *s, config_eval *values, arena *mem,
     if (!out->mod)
         return err_set(e, ERR_SPEC, "%s: '%s' names no module: [network] needs a line '%s = ...'", caller, full, kind);
     out->where = arena_printf(mem, "%s: %s", line, full);
-    return out->where ? OK : err_set(e, ERR_MEMORY, "out of memory while reading a spec");
+    return out->where ? OK : err_memory(e, "a spec");
 }
 
 /* The name in the spec of a slot that a formula calls; NULL when memory is short. */
 static const char *path_of(builder *b, const char *name)
 {
     const char *path = b->encoding ? arena_printf(&b->prog->mem, "enc.%s", name) : name;
-    if (!path) err_set(b->e, ERR_MEMORY, "out of memory while building the program");
+    if (!path) err_memory(b->e, "the program");
     return path;
 }
 
@@ -139,7 +139,7 @@ static ref call_module(builder *b, const char *path, const ref *in, int n_in, co
         return 0;
     }
     void *options = mem_zero(1, slot.mod->options_size ? slot.mod->options_size : 1);
-    if (!options) return err_set(b->e, ERR_MEMORY, "out of memory while building the program"), 0;
+    if (!options) return err_memory(b->e, "the program"), 0;
     call c = {.mod = slot.mod, .path = path, .where = slot.where, .slot = &slot, .options = options};
     for (int i = 0; i < n_in; i++) c.in[i] = in[i];
     ref out = option_fill(&slot, b->values, path, b->layer, options, b->e) == OK ? slot.mod->emit(b, &c) : 0;

@@ -17,13 +17,11 @@ typedef struct reader {
     err *e;
 } reader;
 
-static int short_of_memory(reader *r) { return err_set(r->e, ERR_MEMORY, "%s: out of memory", r->where); }
-
 static int value_in(reader *r, span text, value *out)
 {
     const expr *x;
     char *copy = arena_strn(r->mem, (const char *)text.p, text.n);
-    if (!copy) return short_of_memory(r);
+    if (!copy) return err_memory(r->e, r->where);
     int rc = expr_parse(&x, r->mem, copy, r->where, r->e);
     const char *unknown = rc ? NULL : config_unknown_name(r->values, x);
     if (unknown) rc = err_set(r->e, ERR_SPEC, "%s: '%s' is not a name of [config]", r->where, unknown);
@@ -151,7 +149,7 @@ static int start_stack(reader *r, span from, span to, buf *head, recipe *out)
     out->name = arena_str(r->mem, buf_cstr(head));
     out->tail = "";
     head->n = 0;
-    return out->name && !head->bad ? OK : short_of_memory(r);
+    return out->name && !head->bad ? OK : err_memory(r->e, r->where);
 }
 
 /* The name with every {expression} replaced by its value; {A .. B} makes it a stack. */
@@ -171,7 +169,7 @@ static int fill_name(reader *r, span name, recipe *out)
         else rc = put_part(r, inside, &b);
         i = (size_t)(end - name.p);
     }
-    if (!rc && (!(last = arena_str(r->mem, buf_cstr(&b))) || b.bad)) rc = short_of_memory(r);
+    if (!rc && (!(last = arena_str(r->mem, buf_cstr(&b))) || b.bad)) rc = err_memory(r->e, r->where);
     if (!rc && out->tail) out->tail = last;
     else if (!rc) out->name = last;
     buf_free(&b);
@@ -185,7 +183,7 @@ int recipe_parse(recipe *out, config_eval *values, arena *mem, span part, int la
     const uint8_t *colon = memchr(part.p, ':', part.n);
     size_t n = colon ? (size_t)(colon - part.p) : 0;
     if (colon && expr_is_source((const char *)part.p, n)) {
-        if (!(out->source = arena_strn(mem, (const char *)part.p, n))) return short_of_memory(&r);
+        if (!(out->source = arena_strn(mem, (const char *)part.p, n))) return err_memory(r.e, r.where);
         part = span_of(colon + 1, part.n - n - 1);
     }
     n = 0;

@@ -35,7 +35,7 @@ static bool bucket_biases(builder *b, const call *c, const score_bias_options *o
     bind_want want = {.slot = slot, .for_whom = c->where, .layer = b->layer, .rows = n * (int64_t)heads};
     if (bind_weight(b->bind, &want, &out->values, b->e)) return false;
     float *of = mem_array((size_t)reach * 2 + 1, sizeof *of);
-    if (!of) return err_set(b->e, ERR_MEMORY, "%s: out of memory", c->where), false;
+    if (!of) return err_memory(b->e, c->where), false;
     for (int d = -reach; d <= reach; d++) of[d + reach] = (float)bucket_of(d, n, reach, both_ways);
     out->table = builder_const(b, c->path, "distances", of, 2 * (int64_t)reach + 1, 0);
     mem_free(of);

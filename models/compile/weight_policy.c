@@ -43,7 +43,7 @@ static int read_line(weight_policy *p, span line, const char *where, err *e)
     if (!left.n || !right.n)
         return err_set(e, ERR_USAGE, "%s: expected PATTERN = TYPE, as in '*.attn.v = q6_b64'", where);
     if (!r.pattern || !r.where || !type || !mem_grow((void **)&p->rules, &p->cap, p->n + 1, sizeof *p->rules))
-        return err_set(e, ERR_MEMORY, "%s: out of memory", where);
+        return err_memory(e, where);
     char at_type[300];
     snprintf(at_type, sizeof at_type, "%s: type", where);
     int rc = strcasecmp(type, "keep") == 0 ? OK : weight_type(type, at_type, &r.type, e);

@@ -133,7 +133,7 @@ int spec_derive(ckpt *c, buf *out, err *e)
     err unknown = {0};
     if (arch_find(c, NULL, base, sizeof base, &unknown) == OK) {
         int rc = from_its_own(c, base, out, e);
-        return rc ? rc : out->bad ? err_set(e, ERR_MEMORY, "out of memory") : OK;
+        return rc ? rc : out->bad ? err_memory(e, NULL) : OK;
     }
     if (unknown.code != ERR_NOT_FOUND) return err_copy(e, &unknown);
     family_fit *fits = NULL;
@@ -146,5 +146,5 @@ int spec_derive(ckpt *c, buf *out, err *e)
         rc = n && fits[0].builds ? from_family(c, arch, fits, n, out, e) : from_parts(c, arch, &p, fits, n, out, e);
     mem_free(fits);
     parts_free(&p);
-    return rc ? rc : out->bad ? err_set(e, ERR_MEMORY, "out of memory") : OK;
+    return rc ? rc : out->bad ? err_memory(e, NULL) : OK;
 }

@@ -214,7 +214,7 @@ int derive_fits(ckpt *c, const parts *found, family_fit **out, size_t *n, err *e
     int rc = build_sources(&from, c, NULL, e);
     bool offset = !ckpt_describes_itself(c) && derive_norms_are_offset(c);
     for (size_t i = 0; !rc && (file = spec_builtin_name(i)); i++) {
-        if (!mem_grow((void **)&fits, &cap, count + 1, sizeof *fits)) rc = err_set(e, ERR_MEMORY, "out of memory");
+        if (!mem_grow((void **)&fits, &cap, count + 1, sizeof *fits)) rc = err_memory(e, NULL);
         if (rc) break;
         fits[count] = (family_fit){0};
         snprintf(fits[count].name, sizeof fits[count].name, "%.*s", (int)strlen(file) - 4, file);

@@ -16,8 +16,6 @@
 
 enum { LAYERS_MAX = 1 << 20, STEM_MAX = 400, PARTS_MAX = 4096 };
 
-static int short_of_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory while looking at tensors"); }
-
 const char *part_key(part_role role)
 {
     static const char *const keys[] = {"",
@@ -86,7 +84,7 @@ static int group(parts *p, const ckpt *c, err *e)
             at = (uint32_t)p->n;
             if (!copy || !mem_grow((void **)&p->at, &p->cap, p->n + 1, sizeof *p->at) ||
                 !map_put(&seen, span_str(copy), at))
-                rc = short_of_memory(e);
+                rc = err_memory(e, "tensors");
             else p->at[p->n++] = (part){.name = copy};
         }
         if (rc) break;

@@ -490,7 +490,7 @@ int derive_from_parts(ckpt *c, const parts *found, buf *out, err *e)
         write_config(&s, rope);
         write_network(&s, rope, alibi);
         write_tensors(&s);
-        if (out->bad) rc = err_set(e, ERR_MEMORY, "out of memory");
+        if (out->bad) rc = err_memory(e, NULL);
     }
     return rc;
 }

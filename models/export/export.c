@@ -163,7 +163,7 @@ static int open_as(exporter **out, const model *m, export_kind kind, dtype type,
         return err_set(e, ERR_USAGE, "a Hugging Face folder holds f32, f16 or bf16, not %s; write a .gguf file instead",
                        dtype_info[type].name);
     exporter *x = mem_zero(1, sizeof *x);
-    if (!x) return err_set(e, ERR_MEMORY, "out of memory while exporting");
+    if (!x) return err_memory(e, "an export");
     *x = (exporter){
         .m = m, .s = m->resolved, .values = model_values(m), .kind = kind, .type = type, .as_held = as_held, .e = e};
     int rc = ckpt_own_spec(m->weights) ? open_family(x) : OK;

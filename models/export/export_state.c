@@ -8,7 +8,7 @@
 
 const char *export_source(const exporter *x) { return x->kind == EXPORT_GGUF ? "gguf" : "hf"; }
 
-int export_oom(const exporter *x) { return err_set(x->e, ERR_MEMORY, "out of memory while exporting"); }
+int export_oom(const exporter *x) { return err_memory(x->e, "an export"); }
 
 span export_arch_word(const spec *s, const char *source, bool small)
 {

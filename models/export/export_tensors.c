@@ -217,7 +217,7 @@ static int put_together(out_tensor *t, int64_t k, err *e)
     if (!x->whole || !row) {
         x->whole_of = NULL;
         mem_free(row);
-        return err_set(e, ERR_MEMORY, "out of memory while exporting");
+        return err_memory(e, "an export");
     }
     for (uint32_t p = 0; p < t->n_part; p++)
         for (int64_t n = 0; n < t->part[p].rows; n++) {

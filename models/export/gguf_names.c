@@ -20,14 +20,14 @@ int gguf_names_open(gguf_names **out, const model *m, err *e)
     if (g) g->x = mem_zero(1, sizeof *g->x);
     if (!g || !g->x) {
         mem_free(g);
-        return err_set(e, ERR_MEMORY, "out of memory");
+        return err_memory(e, NULL);
     }
     *g->x = (exporter){.m = m, .s = m->resolved, .values = model_values(m), .kind = EXPORT_GGUF, .e = &none};
     int rc = export_find_names(g->x);
     g->x->e = NULL;
     if (rc == ERR_MEMORY) {
         gguf_names_close(g);
-        return err_set(e, ERR_MEMORY, "out of memory");
+        return err_memory(e, NULL);
     }
     if (rc) g->x->names = NULL;
     *out = g;
@@ -74,5 +74,5 @@ int gguf_names_of(gguf_names *g, const weight *w, const char *out[GGUF_NAMES_MAX
         if (part.n && strcmp(how.source, "gguf") == 0 && !how.tail && fits) kept = add_name(g, how.name, out, &n);
     }
     out[n] = NULL;
-    return kept ? OK : err_set(e, ERR_MEMORY, "out of memory");
+    return kept ? OK : err_memory(e, NULL);
 }

@@ -64,7 +64,7 @@ static int add_text(json *metadata, const char *key, const char *name, const cha
     buf_printf(&b, "%s%s", key, name);
     bool added = !b.bad && json_add_str(metadata, buf_cstr(&b), value);
     buf_free(&b);
-    return added ? OK : err_set(e, ERR_MEMORY, "out of memory");
+    return added ? OK : err_memory(e, NULL);
 }
 
 /* The tensor of a weight: type and shape in the file, and the real ones in the metadata. */
@@ -112,7 +112,7 @@ static int plan_all(const model *m, source *s, write_tensor *t, size_t *n, sink 
 {
     const program *p = m->prog;
     uint8_t *seen = mem_zero(p->n_tensor, 1);
-    int rc = seen ? OK : err_set(e, ERR_MEMORY, "out of memory");
+    int rc = seen ? OK : err_memory(e, NULL);
     for (uint32_t i = 0; i < p->n_bound && !rc; i++) {
         const bound *b = &p->bounds[i];
         if (b->weight && seen[b->weight]) continue;
@@ -134,7 +134,7 @@ static int add_spec(const model *m, json *metadata, err *e)
     buf lines = {0}, text = {0};
     int rc = quantized_names(m, &lines, e);
     if (!rc) rc = model_own_spec_text(m, buf_cstr(&lines), &text, e);
-    if (!rc && !json_add_str(metadata, SELF_SPEC, buf_cstr(&text))) rc = err_set(e, ERR_MEMORY, "out of memory");
+    if (!rc && !json_add_str(metadata, SELF_SPEC, buf_cstr(&text))) rc = err_memory(e, NULL);
     buf_free(&lines);
     buf_free(&text);
     return rc;
@@ -146,7 +146,7 @@ int quantized_write(const model *m, json *metadata, const char *path, const quan
     sink to = {.threads = o->threads > 0 ? o->threads : pool_default_threads()};
     source *s = mem_zero(cap, sizeof *s);
     write_tensor *t = mem_zero(cap, sizeof *t);
-    int rc = s && t && json_add_str(metadata, SELF_LAYOUT, SELF_VERSION) ? OK : err_set(e, ERR_MEMORY, "out of memory");
+    int rc = s && t && json_add_str(metadata, SELF_LAYOUT, SELF_VERSION) ? OK : err_memory(e, NULL);
     if (!rc) rc = add_spec(m, metadata, e);
     if (!rc) rc = plan_all(m, s, t, &n, &to, metadata, o, e);
     if (!rc) rc = write_safetensors(path, t, n, metadata, e);

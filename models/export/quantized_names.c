@@ -38,8 +38,6 @@ typedef struct lines {
     arena mem;
 } lines;
 
-static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory"); }
-
 /* NULL: out of memory. */
 static line *line_of(lines *l, const program *p, split from, split to)
 {
@@ -62,7 +60,7 @@ static int add_line(lines *l, const program *p, const bound *b, err *e)
 {
     split from = split_name(b->name), to = b->weight ? split_name(p->tensors[b->weight].name) : from;
     line *at = line_of(l, p, from, to);
-    if (!at) return no_memory(e);
+    if (!at) return err_memory(e, NULL);
     bool alike = to.enc == at->to.enc && strcmp(to.slot, at->to.slot) == 0 && (to.layer < 0) == (at->to.layer < 0);
     if (!alike || from.layer >= at->layers)
         return err_set(e, ERR_SPEC, "%s and %s share a tensor, other layers do not: this cannot be written", b->name,
@@ -97,7 +95,7 @@ int quantized_names(const model *m, buf *out, err *e)
     int rc = OK;
     for (uint32_t i = 0; i < p->n_bound && !rc; i++) rc = add_line(&l, p, &p->bounds[i], e);
     for (size_t i = 0; i < l.n && !rc; i++) print(&l.v[i], out);
-    if (!rc && out->bad) rc = no_memory(e);
+    if (!rc && out->bad) rc = err_memory(e, NULL);
     mem_free(l.v);
     map_free(&l.by_key);
     arena_free(&l.mem);

@@ -19,8 +19,6 @@
 
 enum { FILE_MAX = 1 << 22, MACRO_DEPTH = 8, MACROS_MAX = 4096, VALUE_MAX = 1 << 14, PATH_PARTS = 256 };
 
-static int short_of_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory while reading a configuration"); }
-
 /* ---- macros */
 
 static const char *macro(const original_service *s, const char *section, const char *id, const char *name,
@@ -93,7 +91,7 @@ static char *path_of(original_service *s, const char *section, const char *id, c
                                                   : arena_str(&s->mem, buf_cstr(&out));
     buf_free(&out);
     if (full) tidy_path(full);
-    else short_of_memory(e);
+    else err_memory(e, "a configuration");
     return full;
 }
 
@@ -165,7 +163,7 @@ static int convert_model(original_service *s, const char *asked, const char *mod
     buf_printf(&remarks, "# [model.%s] of %s\n", id, s->path);
     rc = service_settings(s, section, &generate, &settings, &remarks, e);
     if (!rc) rc = file_read_text(&text, spec, FILE_MAX, e);
-    if (!rc && (generate.bad || settings.bad || remarks.bad)) rc = short_of_memory(e);
+    if (!rc && (generate.bad || settings.bad || remarks.bad)) rc = err_memory(e, "a configuration");
     import_place place = {.dir = dir,
                           .model = model,
                           .weights = weights,

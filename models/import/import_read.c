@@ -102,7 +102,7 @@ static int set_value(original *o, const param *row, const json *j, err *e)
         const char *text = json_str(j, "");
         if (row->type == PARAM_WORD && !*text)
             text = strcmp(row->key, "position_embedding") == 0 ? "empty" : row->otherwise;
-        if (!(text = arena_str(&o->mem, text))) return err_set(e, ERR_MEMORY, "out of memory");
+        if (!(text = arena_str(&o->mem, text))) return err_memory(e, NULL);
         return param_set(row, o, text, where, e);
     }
     default: return err_set(e, ERR_FORMAT, "%s: expected a single value", where);
@@ -153,7 +153,7 @@ static int add_rule(original *o, const char *source, const char *to, err *e)
     if (o->n_rule == RULES_MAX) return err_set(e, ERR_LIMIT, "%s: more than %d mapped names", o->what, RULES_MAX);
     name_rule r = {arena_str(&o->mem, source), arena_str(&o->mem, to)};
     if (!r.source || !r.target || !mem_grow((void **)&o->rules, &o->cap_rule, o->n_rule + 1, sizeof *o->rules))
-        return err_set(e, ERR_MEMORY, "out of memory");
+        return err_memory(e, NULL);
     o->rules[o->n_rule++] = r;
     return OK;
 }
@@ -225,7 +225,7 @@ static int first_text(original *o, const json *list, const char **out, err *e)
 {
     const char *text = json_str(json_type(list) == JSON_ARRAY ? json_first(list) : list, "");
     *out = arena_str(&o->mem, text);
-    return *out ? OK : err_set(e, ERR_MEMORY, "out of memory");
+    return *out ? OK : err_memory(e, NULL);
 }
 
 /* What a path in a spec cannot hold. */

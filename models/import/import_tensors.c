@@ -233,7 +233,7 @@ int import_tensors(const original *o, buf *out, err *e)
     if (o->type == ORIGINAL_ENCODER) {
         head_of_encoder(&enc);
         buf_str(out, "ignore = *position_ids | *pooler.* | cls.*\n");
-        return out->bad ? err_set(e, ERR_MEMORY, "out of memory") : OK;
+        return out->bad ? err_memory(e, NULL) : OK;
     }
     if (original_maps(o, "input_transform.weight")) line_of(&dec, "project.in", "input_transform", "");
     one_side(&dec);
@@ -242,5 +242,5 @@ int import_tensors(const original *o, buf *out, err *e)
     buf_str(out, o->type == ORIGINAL_PAIR
                      ? "ignore = *coder.embed_tokens.weight | *.embed_positions.weights\n"
                      : "ignore = *.rotary_emb.inv_freq | *.attention.bias | *.attention.masked_bias\n");
-    return out->bad ? err_set(e, ERR_MEMORY, "out of memory") : OK;
+    return out->bad ? err_memory(e, NULL) : OK;
 }

@@ -250,7 +250,7 @@ static int write_all(const original *o, const import_place *p, buf *out, err *e)
     }
     if (*p->generate) buf_printf(out, "\n[generate]\n%s", p->generate);
     buf_str(out, p->settings);
-    if (!rc && (out->bad || o->remarks.bad)) rc = err_set(e, ERR_MEMORY, "out of memory");
+    if (!rc && (out->bad || o->remarks.bad)) rc = err_memory(e, NULL);
     return rc;
 }
 

@@ -10,8 +10,6 @@
 
 enum { ROWS_MAX = 1 << 16 };
 
-static int short_of_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory while reading a configuration"); }
-
 static char *trim_copy(arena *a, const char *from, size_t n)
 {
     while (n && isspace((unsigned char)*from)) from++, n--;
@@ -34,7 +32,8 @@ static int read_line(original_service *s, const char *line, size_t n, const char
     if (memchr(line, 0, n)) return err_set(e, ERR_FORMAT, "%s: not a text file", s->path);
     const char *close = *line == '[' ? memchr(line, ']', n) : NULL, *equals = memchr(line, '=', n);
     if (close) {
-        if (!(*section = trim_copy(&s->mem, line + 1, (size_t)(close - line) - 1))) return short_of_memory(e);
+        if (!(*section = trim_copy(&s->mem, line + 1, (size_t)(close - line) - 1)))
+            return err_memory(e, "a configuration");
         drop_section(s, *section);
         return OK;
     }
@@ -43,7 +42,7 @@ static int read_line(original_service *s, const char *line, size_t n, const char
                      trim_copy(&s->mem, equals + 1, n - (size_t)(equals - line) - 1)};
     if (s->n == ROWS_MAX) return err_set(e, ERR_LIMIT, "%s: more than %d keys", s->path, ROWS_MAX);
     if (!r.key || !r.value || !mem_grow((void **)&s->rows, &s->cap, s->n + 1, sizeof *s->rows))
-        return short_of_memory(e);
+        return err_memory(e, "a configuration");
     s->rows[s->n++] = r;
     return OK;
 }

@@ -105,7 +105,7 @@ static ref log_scale(builder *b, const call *c, ref q)
     const options *o = c->options;
     if (o->log_scale == 0) return q;
     float *by = mem_array((size_t)b->ctx, sizeof *by);
-    if (!by) return err_set(b->e, ERR_MEMORY, "%s: out of memory", c->where), 0;
+    if (!by) return err_memory(b->e, c->where), 0;
     for (int i = 0; i < b->ctx; i++) by[i] = (float)(1 + o->log_scale * log1p(floor((i + 1.0) / o->log_scale_every)));
     ref table = builder_const(b, c->path, "log_scale", by, b->ctx, 1);
     mem_free(by);

@@ -87,7 +87,7 @@ static ref add_constant(builder *b, const call *c, ref x, double v)
     if (v == 0) return x;
     int64_t n = builder_width(b, x);
     float *values = arena_array(&b->prog->mem, (size_t)n, sizeof *values);
-    if (!values) return err_set(b->e, ERR_MEMORY, "out of memory while building the program"), 0;
+    if (!values) return err_memory(b->e, "the program"), 0;
     for (int64_t i = 0; i < n; i++) values[i] = (float)v;
     ref all = builder_const(b, c->path, "shift", values, n, 0);
     return all ? builder_add(b, c->path, "up_shift", x, all) : 0;

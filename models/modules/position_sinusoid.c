@@ -44,7 +44,7 @@ static ref emit(builder *b, const call *c)
                        (long long)b->dim),
                0;
     float *t = mem_zero((size_t)b->ctx, (size_t)b->dim * sizeof *t);
-    if (!t) return err_set(b->e, ERR_MEMORY, "%s: out of memory", c->where), 0;
+    if (!t) return err_memory(b->e, c->where), 0;
     fill_sinusoids(t, b->ctx, b->dim, o);
     ref table = builder_const(b, c->path, "table", t, b->ctx, b->dim);
     mem_free(t);

@@ -437,7 +437,7 @@ static int eval_list(scope *c, const expr *x, value *out)
 {
     value *items = arena_array(&c->values->mem, x->n_arg, sizeof *items);
     size_t n = 0;
-    if (!items) return err_set(c->e, ERR_MEMORY, "%s: out of memory", c->where);
+    if (!items) return err_memory(c->e, c->where);
     for (size_t i = 0; i < x->n_arg; i++) {
         int rc = eval_expr(c, x->arg[i], &items[n]);
         if (rc) return rc;
@@ -556,7 +556,7 @@ static int fill_classes(config_eval *values, err *e)
 {
     spec *s = values->s;
     uint8_t *table = arena_array(&values->mem, s->n_class * (size_t)values->layers + 1, 1);
-    if (!table) return err_set(e, ERR_MEMORY, "out of memory while reading a spec");
+    if (!table) return err_memory(e, "a spec");
     for (size_t k = 0; k < s->n_class; k++) {
         const spec_row *r;
         int rc = spec_value(s, s->classes[k].section, "where", &r, e);
@@ -577,7 +577,7 @@ static int fill_classes(config_eval *values, err *e)
 int config_open(config_eval **out, spec *s, const config_sources *from, err *e)
 {
     config_eval *values = mem_zero(1, sizeof *values);
-    if (!values) return err_set(e, ERR_MEMORY, "out of memory while reading a spec");
+    if (!values) return err_memory(e, "a spec");
     values->s = s;
     values->from = *from;
     int rc = count_layers(values, e);

@@ -35,7 +35,7 @@ static const expr *fail_parse(parser *p, const char *what)
 static void *room(parser *p, size_t n, size_t size)
 {
     void *m = arena_array(p->mem, n, size);
-    if (!m && !p->rc) p->rc = err_set(p->e, ERR_MEMORY, "%s: out of memory", p->where);
+    if (!m && !p->rc) p->rc = err_memory(p->e, p->where);
     return m;
 }
 
@@ -376,7 +376,7 @@ int formula_parse(formula *out, arena *a, const char *text, const char *where, e
         if (p.rc) return p.rc;
         list[n].name = arena_strn(a, p.at, len);
         p.at += len;
-        if (!list[n].name) return err_set(e, ERR_MEMORY, "%s: out of memory", where);
+        if (!list[n].name) return err_memory(e, where);
         if (!eat(&p, '=')) fail_parse(&p, "expected '='");
         if (p.rc || !(list[n].value = parse_value(&p))) return p.rc;
         n++;

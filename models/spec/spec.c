@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static int short_of_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory while reading a spec"); }
-
 const spec_row *spec_find(const spec *s, const char *section, const char *key)
 {
     char both[256];
@@ -43,7 +41,7 @@ int spec_value(spec *s, const char *section, const char *key, const spec_row **r
     *row = r;
     if (!r || r->value) return OK;
     char *where = arena_printf(&s->mem, "%s: %s", r->where, key);
-    return where ? expr_parse(&r->value, &s->mem, r->text, where, e) : short_of_memory(e);
+    return where ? expr_parse(&r->value, &s->mem, r->text, where, e) : err_memory(e, "a spec");
 }
 
 int spec_path(spec *s, const char *section, const char *key, const char **out, err *e)
@@ -53,7 +51,7 @@ int spec_path(spec *s, const char *section, const char *key, const char **out, e
     char *joined = file_join(s->dir, p);
     *out = joined ? arena_str(&s->mem, joined) : NULL;
     mem_free(joined);
-    return *out ? OK : short_of_memory(e);
+    return *out ? OK : err_memory(e, "a spec");
 }
 
 int spec_settings(spec *s, const char *section, const param *rows, size_t n, void *into, err *e)

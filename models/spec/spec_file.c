@@ -19,7 +19,7 @@ static int add_entry(spec_file *f, const char *section, const char *key, const c
 {
     file_row r = {arena_str(&f->mem, section), arena_str(&f->mem, key), arena_str(&f->mem, text), line};
     if (!r.section || !r.key || !r.text || !mem_grow((void **)&f->rows, &f->cap, f->n + 1, sizeof *f->rows))
-        return err_set(e, ERR_MEMORY, "out of memory while reading a spec");
+        return err_memory(e, "a spec");
     f->rows[f->n++] = r;
     return OK;
 }
@@ -126,7 +126,7 @@ static int add_row(json_walk *w, const char *section, const json *m)
     else if (kind == JSON_ARRAY && is_slot_section(section)) fits = add_joined(&b, m, "; ");
     else fits = add_value(&b, m, false);
     const char *text = buf_cstr(&b);
-    int rc = b.bad                   ? err_set(w->e, ERR_MEMORY, "out of memory while reading a spec")
+    int rc = b.bad                   ? err_memory(w->e, "a spec")
              : !fits                 ? refuse_key(w, section, key, "not a value that fits here")
              : !*key                 ? refuse_key(w, section, key, "a key is missing")
              : strpbrk(text, "\n\r") ? refuse_key(w, section, key, "line breaks have no place in a value")
@@ -162,7 +162,7 @@ static int from_json(spec_file *out, span text, const char *what, err *e)
         for (const json *c = json_first(s); c && !rc; c = json_next(c)) {
             next_key(&w);
             char *name = arena_printf(&out->mem, "layer %s", json_key(c));
-            rc = name ? add_section(&w, name, c) : err_set(e, ERR_MEMORY, "out of memory while reading a spec");
+            rc = name ? add_section(&w, name, c) : err_memory(e, "a spec");
         }
     }
     json_free(root);

@@ -15,8 +15,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static int short_of_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory while reading a spec"); }
-
 static const char *const sections[] = {"model",     "config",   "network", "tensors", "config.json", "gguf",
                                        "tokenizer", "generate", "runtime", "serve",   "chat"};
 
@@ -42,7 +40,7 @@ static int key_of(spec *s, const char *section, const char *key, span *id, err *
 {
     size_t a = strlen(section), b = strlen(key);
     char *both = arena_alloc(&s->mem, a + b + 1);
-    if (!both) return short_of_memory(e);
+    if (!both) return err_memory(e, "a spec");
     memcpy(both, section, a);
     memcpy(both + a + 1, key, b);
     *id = span_of(both, a + 1 + b);
@@ -54,14 +52,14 @@ static int set_row(spec *s, const spec_row *r, err *e)
     span id;
     const spec_row *old = spec_find(s, r->section, r->key);
     if (old) {
-        if (!spec_replaced(s, old->text)) return short_of_memory(e);
+        if (!spec_replaced(s, old->text)) return err_memory(e, "a spec");
         s->rows[old - s->rows] = *r;
         return OK;
     }
     int rc = key_of(s, r->section, r->key, &id, e);
     if (rc) return rc;
     if (!mem_grow((void **)&s->rows, &s->cap, s->n + 1, sizeof *s->rows) || !map_put(&s->by_key, id, (uint32_t)s->n))
-        return short_of_memory(e);
+        return err_memory(e, "a spec");
     s->rows[s->n++] = *r;
     return OK;
 }
@@ -74,7 +72,7 @@ int spec_put(spec *s, const char *section, const char *key, const char *text, er
                   .where = s->file,
                   .depth = 1};
     bool config = strcmp(section, "config") == 0;
-    if (!r.section || !r.key || !r.text) return short_of_memory(e);
+    if (!r.section || !r.key || !r.text) return err_memory(e, "a spec");
     int rc = config ? expr_parse(&r.value, &s->mem, r.text, key, e) : OK;
     return rc ? rc : set_row(s, &r, e);
 }
@@ -83,7 +81,8 @@ static int add_class(spec *s, const char *section, err *e)
 {
     for (size_t i = 0; i < s->n_class; i++)
         if (strcmp(s->classes[i].section, section) == 0) return OK;
-    if (!mem_grow((void **)&s->classes, &s->cap_class, s->n_class + 1, sizeof *s->classes)) return short_of_memory(e);
+    if (!mem_grow((void **)&s->classes, &s->cap_class, s->n_class + 1, sizeof *s->classes))
+        return err_memory(e, "a spec");
     s->classes[s->n_class++] = (spec_class){section + 6, section};
     return OK;
 }
@@ -127,7 +126,7 @@ static int parse_text(spec *s, loaded *l, span text, const char *what, const cha
 {
     l->what = arena_str(&s->mem, what);
     l->dir = arena_str(&s->mem, dir);
-    if (!l->what || !l->dir) return short_of_memory(e);
+    if (!l->what || !l->dir) return err_memory(e, "a spec");
     int rc = spec_file_parse(&l->file, text, l->what, e);
     if (!rc) l->base = row_text(&l->file, "model", "base");
     return rc;
@@ -137,7 +136,7 @@ static int read_disk(spec *s, loaded *l, const char *path, err *e)
 {
     buf b = {0};
     char *dir = file_dir(path);
-    int rc = dir ? file_read_text(&b, path, SPEC_BYTES_MAX, e) : short_of_memory(e);
+    int rc = dir ? file_read_text(&b, path, SPEC_BYTES_MAX, e) : err_memory(e, "a spec");
     if (!rc) rc = parse_text(s, l, buf_span(&b), path, dir, e);
     mem_free(dir);
     buf_free(&b);
@@ -183,7 +182,7 @@ static int read_base(spec *s, loaded *l, const loaded *child, err *e)
     snprintf(where, sizeof where, "%s: base: ", child->what);
     if (!names_a_file(child->base)) return read_builtin(s, l, child->base, where, e);
     char *path = *child->dir ? file_join(child->dir, child->base) : mem_str(child->base);
-    int rc = path ? read_disk(s, l, path, e) : short_of_memory(e);
+    int rc = path ? read_disk(s, l, path, e) : err_memory(e, "a spec");
     mem_free(path);
     if (rc) err_wrap(e, "%s: base", child->what);
     return rc;
@@ -219,7 +218,7 @@ static int merge_file(spec *s, const loaded *l, int depth, err *e)
                           .text = arena_str(&s->mem, f->text),
                           .depth = depth,
                           .where = arena_printf(&s->mem, "%s:%d", l->what, f->line)};
-            if (!r.section || !r.key || !r.text || !r.where) return short_of_memory(e);
+            if (!r.section || !r.key || !r.text || !r.where) return err_memory(e, "a spec");
             if (strcmp(r.section, unknown) == 0) continue; /* one mistake */
             int rc = check_section(r.section, r.where, e);
             if (rc) unknown = r.section;
@@ -279,7 +278,7 @@ int spec_load_noting(spec **out, const char *path, const char *base, mistakes *m
 {
     spec *s = mem_zero(1, sizeof *s);
     loaded chain[SPEC_DEPTH_MAX] = {0};
-    if (!s) return short_of_memory(e);
+    if (!s) return err_memory(e, "a spec");
     s->noted = m;
     int rc = names_a_file(path) || strcmp(path, "-") == 0 || file_exists(path) ? read_disk(s, chain, path, e)
                                                                                : read_builtin(s, chain, path, "", e);
@@ -290,7 +289,7 @@ int spec_load_over(spec **out, const char *path, span base, const char *what, er
 {
     spec *s = mem_zero(1, sizeof *s);
     loaded chain[SPEC_DEPTH_MAX] = {0};
-    if (!s) return short_of_memory(e);
+    if (!s) return err_memory(e, "a spec");
     int rc = read_disk(s, chain, path, e);
     if (!rc && !chain[0].base && !row_text(&chain[0].file, "network", "block"))
         rc = parse_text(s, &chain[1], base, what, "", e);
@@ -301,7 +300,7 @@ int spec_load_builtin(spec **out, const char *name, err *e)
 {
     spec *s = mem_zero(1, sizeof *s);
     loaded chain[SPEC_DEPTH_MAX] = {0};
-    if (!s) return short_of_memory(e);
+    if (!s) return err_memory(e, "a spec");
     return conclude(out, s, chain, NULL, read_builtin(s, chain, name, "", e), e);
 }
 
@@ -309,7 +308,7 @@ int spec_load_base(spec **out, const spec *child, const char *base, err *e)
 {
     spec *s = mem_zero(1, sizeof *s);
     loaded chain[SPEC_DEPTH_MAX] = {0}, from = {.what = child->file, .dir = child->dir, .base = base};
-    if (!s) return short_of_memory(e);
+    if (!s) return err_memory(e, "a spec");
     return conclude(out, s, chain, NULL, read_base(s, chain, &from, e), e);
 }
 
@@ -317,6 +316,6 @@ int spec_parse(spec **out, span text, const char *what, const char *dir, const c
 {
     spec *s = mem_zero(1, sizeof *s);
     loaded chain[SPEC_DEPTH_MAX] = {0};
-    if (!s) return short_of_memory(e);
+    if (!s) return err_memory(e, "a spec");
     return conclude(out, s, chain, base, parse_text(s, chain, text, what, dir, e), e);
 }

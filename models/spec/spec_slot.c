@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-static int short_of_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory while reading a spec"); }
-
 static spec_slot *slot_of(spec *s, const char *section, const char *name)
 {
     for (size_t i = 0; i < s->n_slot; i++)
@@ -35,17 +33,18 @@ static int set_option(spec *s, spec_slot *slot, span key, span text, const char 
                      .text = arena_strn(&s->mem, (const char *)text.p, text.n),
                      .where = where};
     char *place = o.key ? arena_printf(&s->mem, "%s: %s.%s", where, slot->name, o.key) : NULL;
-    if (!place || !o.text) return short_of_memory(e);
+    if (!place || !o.text) return err_memory(e, "a spec");
     int rc = expr_parse(&o.value, &s->mem, o.text, place, e);
     if ((rc = mistake_noted(s->noted, rc, e)) || !o.value) return rc;
     for (size_t i = 0; i < slot->n; i++)
         if (strcmp(slot->options[i].key, o.key) == 0) {
             if (slot->options[i].where == where) return err_set(e, ERR_SPEC, "%s is given twice", place);
-            if (!spec_replaced(s, slot->options[i].text)) return short_of_memory(e);
+            if (!spec_replaced(s, slot->options[i].text)) return err_memory(e, "a spec");
             slot->options[i] = o;
             return OK;
         }
-    if (!mem_grow((void **)&slot->options, &slot->cap, slot->n + 1, sizeof *slot->options)) return short_of_memory(e);
+    if (!mem_grow((void **)&slot->options, &slot->cap, slot->n + 1, sizeof *slot->options))
+        return err_memory(e, "a spec");
     slot->options[slot->n++] = o;
     return OK;
 }
@@ -54,11 +53,11 @@ static int set_module(spec *s, spec_slot *slot, span word, const char *where, er
 {
     if (slot->module && span_is(word, slot->module)) return OK;
     for (size_t i = 0; i < slot->n; i++)
-        if (!spec_replaced(s, slot->options[i].text)) return short_of_memory(e);
+        if (!spec_replaced(s, slot->options[i].text)) return err_memory(e, "a spec");
     slot->n = 0; /* another module has other options */
     slot->where = where;
     slot->module = arena_strn(&s->mem, (const char *)word.p, word.n);
-    return slot->module ? OK : short_of_memory(e);
+    return slot->module ? OK : err_memory(e, "a spec");
 }
 
 int spec_slot_merge(spec *s, const char *section, const char *name, const char *text, const char *where, bool own,
@@ -66,7 +65,8 @@ int spec_slot_merge(spec *s, const char *section, const char *name, const char *
 {
     spec_slot *slot = slot_of(s, section, name);
     if (!slot) {
-        if (!mem_grow((void **)&s->slots, &s->cap_slot, s->n_slot + 1, sizeof *s->slots)) return short_of_memory(e);
+        if (!mem_grow((void **)&s->slots, &s->cap_slot, s->n_slot + 1, sizeof *s->slots))
+            return err_memory(e, "a spec");
         slot = &s->slots[s->n_slot++];
         *slot = (spec_slot){.section = section, .name = name, .where = where};
     }

@@ -114,7 +114,7 @@ static int run_command(const command *cmd, int argc, char **argv, err *e)
     invocation v = {.cmd = cmd, .options = mem_zero(1, cmd->options_size + 1)};
     common_flags common;
     spec *over;
-    if (!v.options) return err_set(e, ERR_MEMORY, "out of memory");
+    if (!v.options) return err_memory(e, NULL);
     int rc = flags_parse(&v, &common, argc, argv, &over, e);
     if (!rc && common.help) {
         buf b = {0};
@@ -186,7 +186,7 @@ int app_print_json(const json *j, err *e)
     buf b = {0};
     int rc = OK;
     log_progress_end();
-    if (!j || !json_print(&b, j, false) || !buf_byte(&b, '\n')) rc = err_set(e, ERR_MEMORY, "out of memory");
+    if (!j || !json_print(&b, j, false) || !buf_byte(&b, '\n')) rc = err_memory(e, NULL);
     else fwrite(b.p, 1, b.n, stdout);
     buf_free(&b);
     return rc;

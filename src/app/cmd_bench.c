@@ -96,7 +96,7 @@ static int add_sequence(engine *g, const bench_options *o, const bench_case *c, 
 {
     size_t n = (size_t)(c->depth + c->prompt);
     int32_t *ids = mem_array(n, sizeof *ids);
-    if (!ids) return err_set(e, ERR_MEMORY, "out of memory for a prompt");
+    if (!ids) return err_memory(e, "a prompt");
     for (size_t k = 0; k < n; k++)
         ids[k] = (int32_t)(rng_bits(seed, (uint64_t)i, (uint64_t)k) % (uint64_t)engine_describe(g)->n_vocab);
     query q = {.ids = ids,
@@ -172,7 +172,7 @@ static int hash_pooled(engine *g, const int32_t *ids, size_t n, uint64_t *h, err
     const engine_info *i = engine_describe(g);
     size_t all = (size_t)i->n_pooled + (size_t)i->n_score;
     float *x = mem_array(all, sizeof *x);
-    if (!x) return err_set(e, ERR_MEMORY, "out of memory for a vector");
+    if (!x) return err_memory(e, "a vector");
     embedding_job job = {
         .ids = ids, .n = n, .vector = i->n_pooled ? x : NULL, .scores = i->n_score ? x + i->n_pooled : NULL};
     int rc = embedding_run(g, &job, 1, NULL, NULL, e);
@@ -313,7 +313,7 @@ static int measure_case(bench_run *x, const bench_case *at, bench_row *rows, siz
     engine *g = x->g;
     const bench_options *o = x->o;
     double *prefill = mem_array((size_t)o->reps, sizeof *prefill), *decode = mem_array((size_t)o->reps, sizeof *decode);
-    int rc = prefill && decode ? 0 : err_set(e, ERR_MEMORY, "out of memory for results");
+    int rc = prefill && decode ? 0 : err_memory(e, "results");
     int64_t before = at->depth + at->prompt, during = before + 1 + o->generate / 2; /* on average while decoding */
     sample_times t = {0};
     for (int64_t i = 0; i < o->reps && !rc; i++) {

@@ -233,7 +233,7 @@ static int run_completion(const invocation *v, err *e)
     else if (strcmp(shell, "zsh") == 0) write_zsh(&b);
     else if (strcmp(shell, "fish") == 0) write_fish(&b);
     else rc = err_set(e, ERR_USAGE, "completion: \"%.40s\" is no shell that is known: bash, zsh or fish", shell);
-    if (!rc && b.bad) rc = err_set(e, ERR_MEMORY, "out of memory");
+    if (!rc && b.bad) rc = err_memory(e, NULL);
     if (!rc) fwrite(b.p, 1, b.n, stdout);
     buf_free(&b);
     return rc;

@@ -26,7 +26,7 @@ static const flag_group groups[] = {{"Ids", own_rows, &own_count, 0}, SOURCE_FLA
 
 static int print_text(const buf *text, err *e)
 {
-    if (text->bad) return err_set(e, ERR_MEMORY, "out of memory for the text");
+    if (text->bad) return err_memory(e, "the text");
     bool ok = fwrite(text->p ? (const char *)text->p : "", 1, text->n, stdout) == text->n && fflush(stdout) == 0;
     return ok ? OK : err_set(e, ERR_IO, "cannot write to standard output");
 }
@@ -41,7 +41,7 @@ static int decode_line(const tokenizer *t, const json *list, int flags, err *e)
         int64_t id = json_int(j, -1);
         if (!json_is_int(j) || id < 0 || id > INT32_MAX)
             rc = err_set(e, ERR_FORMAT, "element %zu is not a token id", ids.n);
-        else if (!token_list_add(&ids, (int32_t)id)) rc = err_set(e, ERR_MEMORY, "out of memory for the ids");
+        else if (!token_list_add(&ids, (int32_t)id)) rc = err_memory(e, "the ids");
     }
     if (!rc) rc = tokenizer_decode(t, ids.id, ids.n, flags, &text, e);
     if (!rc && (!json_quote(&line, buf_span(&text)) || !buf_byte(&line, '\n'))) line.bad = true;

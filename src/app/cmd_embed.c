@@ -54,7 +54,7 @@ typedef struct inputs {
 static int inputs_end_line(inputs *in, err *e)
 {
     void *p = in->start;
-    if (!mem_grow(&p, &in->cap, in->n + 2, sizeof *in->start)) return err_set(e, ERR_MEMORY, "out of memory");
+    if (!mem_grow(&p, &in->cap, in->n + 2, sizeof *in->start)) return err_memory(e, NULL);
     in->start = p;
     if (in->n == 0) in->start[0] = 0;
     in->start[++in->n] = in->ids.n;
@@ -80,7 +80,7 @@ static int add_ids(const json *ids, const json *types, inputs *in, err *e)
         if (id < 0 || id > INT32_MAX || type < 0 || type > INT32_MAX)
             return err_set(e, ERR_FORMAT, "an id or type that is no whole number");
         if (!token_list_add(&in->ids, (int32_t)id) || !token_list_add(&in->types, (int32_t)type))
-            return err_set(e, ERR_MEMORY, "out of memory");
+            return err_memory(e, NULL);
     }
     return OK;
 }
@@ -113,7 +113,7 @@ static int add_line(inputs *in, const inputs *line, err *e)
 {
     for (size_t i = 0; i < line->ids.n; i++)
         if (!token_list_add(&in->ids, line->ids.id[i]) || !token_list_add(&in->types, line->types.id[i]))
-            return err_set(e, ERR_MEMORY, "out of memory");
+            return err_memory(e, NULL);
     return inputs_end_line(in, e);
 }
 
@@ -128,13 +128,13 @@ static int read_lines(const engine *g, bool jsonl, int threads, inputs *in, err 
     for (span rest = buf_span(&text); !rc && rest.n;) {
         const uint8_t *end = memchr(rest.p, '\n', rest.n);
         size_t used = end ? (size_t)(end - rest.p) : rest.n, cr = !jsonl && used && rest.p[used - 1] == '\r';
-        if (!mem_grow((void **)&line, &cap, n + 1, sizeof *line)) rc = err_set(e, ERR_MEMORY, "out of memory");
+        if (!mem_grow((void **)&line, &cap, n + 1, sizeof *line)) rc = err_memory(e, NULL);
         else line[n++] = span_of(rest.p, used - cr);
         used += end != NULL;
         rest = span_of(rest.p + used, rest.n - used);
     }
     inputs *of = rc ? NULL : mem_zero(n, sizeof *of);
-    if (!rc && !of) rc = err_set(e, ERR_MEMORY, "out of memory");
+    if (!rc && !of) rc = err_memory(e, NULL);
     size_t todo = rc ? 0 : n;
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 16)
     for (size_t i = 0; i < todo; i++) {
@@ -176,7 +176,7 @@ static void add_row(buf *to, const float *row, int64_t n)
 static int end_line(sink *s, err *e)
 {
     buf_byte(&s->line, '\n');
-    if (s->line.bad) return err_set(e, ERR_MEMORY, "out of memory");
+    if (s->line.bad) return err_memory(e, NULL);
     log_progress_wipe();
     fwrite(s->line.p, 1, s->line.n, stdout);
     s->line.n = 0;

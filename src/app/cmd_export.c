@@ -37,7 +37,7 @@ static const char *const file_endings[] = {".safetensors", ".bin", ".pt", ".pth"
 static int write_file(const model *m, const export_options *o, exporter *x, err *e)
 {
     char *name = checked_file_name(o->own.out);
-    int rc = name ? gguf_file_write(m, &o->model, x, name, 0, e) : err_set(e, ERR_MEMORY, "out of memory");
+    int rc = name ? gguf_file_write(m, &o->model, x, name, 0, e) : err_memory(e, NULL);
     if (!rc) rc = ckpt_check_torn(m->weights, e);
     if (!rc) rc = export_check(m, name, e);
     return checked_file_end(name, o->own.out, rc, e);

@@ -83,7 +83,7 @@ static int read_prompt(const engine *g, const char *text, filling *f, err *e)
         return err_set(e, ERR_USAGE,
                        "the vocabulary has no mask token: it takes a masked language model, such as BERT");
     buf spelt = {0};
-    int rc = spell_mask(text, tokenizer_piece(t, mask), &spelt) ? OK : err_set(e, ERR_MEMORY, "out of memory");
+    int rc = spell_mask(text, tokenizer_piece(t, mask), &spelt) ? OK : err_memory(e, NULL);
     if (!rc) rc = tokenizer_encode(t, buf_span(&spelt), TOKENIZE_SPECIAL | TOKENIZE_PARSE, &f->ids, e);
     buf_free(&spelt);
     for (size_t i = 0; i < f->ids.n && !rc; i++) {
@@ -176,7 +176,7 @@ static int run_fill_mask(const invocation *v, err *e)
     if (f.top_k > f.n_vocab) f.top_k = f.n_vocab;
     rc = read_prompt(g, o->prompt, &f, e);
     f.best = mem_zero((size_t)f.n_mask * (size_t)f.top_k + 1, sizeof *f.best);
-    if (!rc && !f.best) rc = err_set(e, ERR_MEMORY, "out of memory");
+    if (!rc && !f.best) rc = err_memory(e, NULL);
     if (!rc) rc = engine_eval(g, f.ids.id, f.ids.n, -1, on_rows, &f, e);
     if (!rc) rc = v->json ? print_json(engine_tokenizer(g), &f, e) : print_text(engine_tokenizer(g), &f, e);
     mem_free(f.best);

@@ -154,7 +154,7 @@ static int run_man(const invocation *v, err *e)
     buf_str(&b, ".SH EXIT STATUS\n0: done. 1: failed. 2: wrong usage.\n.SH EXAMPLES\n.nf\n"
                 "inferflow run \\-p \"Once upon a time\"\ninferflow serve \\-m DIR \\-\\-port 8080\n.fi\n");
     if (!b.bad) fwrite(b.p, 1, b.n, stdout);
-    int rc = b.bad ? err_set(e, ERR_MEMORY, "out of memory") : OK;
+    int rc = b.bad ? err_memory(e, NULL) : OK;
     buf_free(&b);
     return rc;
 }

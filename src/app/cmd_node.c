@@ -161,7 +161,7 @@ static int run_node(const invocation *v, err *e)
     if (!rc && o->metrics && address_parse(&web_at, o->metrics, true, e)) rc = err_wrap(e, "--metrics");
     if (rc) return rc;
     char *text = mem_str(o->model ? o->model : "");
-    if (!text) return err_set(e, ERR_MEMORY, "out of memory");
+    if (!text) return err_memory(e, NULL);
     no.n_model = split_paths(text, models);
     struct sigaction act = {.sa_handler = on_signal};
     signal(SIGPIPE, SIG_IGN);

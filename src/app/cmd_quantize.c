@@ -237,7 +237,7 @@ static int write_own_file(const model *m, const quantize_options *o, known_impor
         .threads = (int)o->own.threads, .importance = known->file ? importance_of : NULL, .self = known};
     tokenizer *t = NULL;
     json *metadata = json_new_object();
-    int rc = metadata ? open_tokenizer(&t, &o->model, e) : err_set(e, ERR_MEMORY, "out of memory");
+    int rc = metadata ? open_tokenizer(&t, &o->model, e) : err_memory(e, NULL);
     if (!rc && o->model.pre) rc = spec_put(m->resolved, "tokenizer", "pre", o->model.pre, e);
     if (!rc) rc = side_files_add(metadata, m, &o->model, e);
     if (!rc) rc = quantized_write(m, metadata, out, &how, e);
@@ -251,7 +251,7 @@ static int write_own_file(const model *m, const quantize_options *o, known_impor
 static int write_checked(const model *m, const quantize_options *o, known_importance *known, err *e)
 {
     char *name = checked_file_name(o->own.out);
-    int rc = !name              ? err_set(e, ERR_MEMORY, "out of memory")
+    int rc = !name              ? err_memory(e, NULL)
              : is_gguf(&o->own) ? write_gguf_file(m, o, known, name, e)
                                 : write_own_file(m, o, known, name, e);
     return checked_file_end(name, o->own.out, rc, e);

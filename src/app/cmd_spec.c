@@ -76,7 +76,7 @@ static int make_text(const invocation *v, buf *out, err *e)
     if (strcmp(what, "list") == 0) return spec_text_list(out, e);
     if (strcmp(what, "modules") != 0)
         return err_set(e, ERR_USAGE, "spec: '%s' is not one of show, derive, check, import, list, modules", what);
-    return spec_text_modules(out) ? OK : err_set(e, ERR_MEMORY, "out of memory");
+    return spec_text_modules(out) ? OK : err_memory(e, NULL);
 }
 
 static int write_file(const char *path, const buf *text, err *e)

@@ -62,7 +62,7 @@ static int print_ids(const token_list *ids, const token_list *types, err *e)
         buf_byte(&line, '}');
     }
     buf_byte(&line, '\n');
-    int rc = line.bad ? err_set(e, ERR_MEMORY, "out of memory for the ids") : OK;
+    int rc = line.bad ? err_memory(e, "the ids") : OK;
     if (!rc && (fwrite(line.p, 1, line.n, stdout) != line.n || fflush(stdout) != 0))
         rc = err_set(e, ERR_IO, "cannot write to standard output");
     buf_free(&line);

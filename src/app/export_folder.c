@@ -28,7 +28,7 @@ static int write_bytes(const char *dir, const char *name, span bytes, err *e)
 {
     file_out *f;
     char *path = file_join(dir, name);
-    if (!path) return err_set(e, ERR_MEMORY, "out of memory");
+    if (!path) return err_memory(e, NULL);
     int rc = file_create(&f, path, e);
     if (!rc) {
         rc = file_write(f, bytes.p, bytes.n, e);
@@ -64,7 +64,7 @@ static int copy_from_folder(const char *from, const char *dir, int *copied, err 
     const char *name;
     for (size_t i = 0; (name = side_file_name(i)) && !rc; i++) {
         char *path = file_join(from, name);
-        if (!path) return err_set(e, ERR_MEMORY, "out of memory");
+        if (!path) return err_memory(e, NULL);
         if (file_exists(path) && !(rc = copy_file(path, dir, name, e))) ++*copied;
         mem_free(path);
     }
@@ -140,7 +140,7 @@ static int copy_side(const model *m, const char *folder, const char *name, const
 {
     char *inside = *folder ? file_join(folder, name) : mem_str(name);
     char *from = inside ? file_join(ckpt_dir(m->weights), inside) : NULL, *to = file_join(dir, folder);
-    int rc = from && to ? OK : err_set(e, ERR_MEMORY, "out of memory");
+    int rc = from && to ? OK : err_memory(e, NULL);
     if (!rc && file_exists(from)) {
         if (*folder) rc = make_folder(to, e);
         if (!rc) rc = copy_file(from, dir, inside, e);
@@ -189,7 +189,7 @@ static int write_all(const model *m, const engine_options *o, const exporter *x,
     char *path = file_join(dir, weights_name);
     bool made = path && json_add_str(metadata, "format", "pt") && json_add_str(metadata, mark, writer) &&
                 json_print(&text, export_config(x), true);
-    int rc = made ? OK : err_set(e, ERR_MEMORY, "out of memory");
+    int rc = made ? OK : err_memory(e, NULL);
     if (!rc) rc = write_safetensors(path, t, n, metadata, e);
     if (!rc) rc = write_bytes(dir, "config.json", buf_span(&text), e);
     if (!rc) rc = copy_modules(m, dir, e);
@@ -273,7 +273,7 @@ static int move_all(const char *from, const char *to, err *e)
     for (struct dirent *f; !rc && (f = readdir(d));) {
         if (strcmp(f->d_name, ".") == 0 || strcmp(f->d_name, "..") == 0) continue;
         char *a = file_join(from, f->d_name), *b = file_join(to, f->d_name);
-        if (!a || !b) rc = err_set(e, ERR_MEMORY, "out of memory");
+        if (!a || !b) rc = err_memory(e, NULL);
         else if (file_is_dir(a)) rc = move_all(a, b, e);
         else if (rename(a, b) != 0) rc = err_set(e, ERR_IO, "%s: %s", b, strerror(errno));
         mem_free(a);
@@ -291,7 +291,7 @@ static int remove_earlier(const char *dir, const char *stage, err *e)
     for (struct dirent *f; !rc && (f = readdir(d));) {
         if (!is_part(f->d_name) || has_file(stage, f->d_name)) continue;
         char *path = file_join(dir, f->d_name);
-        if (!path) rc = err_set(e, ERR_MEMORY, "out of memory");
+        if (!path) rc = err_memory(e, NULL);
         else if (unlink(path) != 0) rc = err_set(e, ERR_IO, "%s: %s", path, strerror(errno));
         mem_free(path);
     }
@@ -309,7 +309,7 @@ int export_folder_write(const model *m, const engine_options *o, const exporter 
     if (!rc) remove_left(dir, stage_prefix, NULL, remove_made); /* stages of exports that were killed */
     snprintf(name, sizeof name, "%s%ld.XXXXXX", stage_prefix, (long)getpid());
     char *stage = file_join(dir, name);
-    if (!rc && !stage) rc = err_set(e, ERR_MEMORY, "out of memory");
+    if (!rc && !stage) rc = err_memory(e, NULL);
     if (!rc && !(made = mkdtemp(stage) != NULL)) rc = err_set(e, ERR_IO, "%s: %s", dir, strerror(errno));
     if (!rc) rc = write_all(m, o, x, stage, e);
     if (!rc) rc = ckpt_check_torn(m->weights, e);

@@ -211,7 +211,7 @@ int flags_parse(invocation *v, common_flags *common, int argc, char **argv, spec
     char **words = mem_array((size_t)argc + 1, sizeof *words);
     *common = (common_flags){0};
     if (over) *over = NULL;
-    if (!words) return err_set(e, ERR_MEMORY, "out of memory");
+    if (!words) return err_memory(e, NULL);
     if (argc) memcpy(words, argv, (size_t)argc * sizeof *words);
     set_defaults(v);
     int rc = take_words(v, common, argc, argv, e);

@@ -31,7 +31,7 @@ int ids_parse_text(token_list *out, span text, const char *where, err *e)
             return err_set(e, ERR_USAGE, "%s: \"%.*s\" is no token id", where,
                            (int)(end - start < 20 ? end - start : 20), (const char *)text.p + start);
         void *p = out->id;
-        if (!mem_grow(&p, &out->cap, out->n + 1, sizeof *out->id)) return err_set(e, ERR_MEMORY, "out of memory");
+        if (!mem_grow(&p, &out->cap, out->n + 1, sizeof *out->id)) return err_memory(e, NULL);
         out->id = p;
         out->id[out->n++] = (int32_t)v;
         while (at < end && is_blank(text.p[at])) at++;

@@ -111,7 +111,7 @@ static const route *const routes[] = {&metrics_route, &health_route};
 int node_http_open(node_http **out, address *at, const char *api_key_file, const char *allow_host, err *e)
 {
     node_http *h = *out = mem_zero(1, sizeof *h);
-    if (!h) return err_set(e, ERR_MEMORY, "out of memory");
+    if (!h) return err_memory(e, NULL);
     h->at = *at;
     const side_options o = {.host = h->at.host,
                             .port = h->at.port,

@@ -95,7 +95,7 @@ static int check_beside(const output *o, const char *dir)
     int rc = OK;
     for (struct dirent *f; d && !rc && (f = readdir(d));) {
         char *path = file_join(dir, f->d_name), *inner = path ? file_join(path, "config.json") : NULL;
-        if (!inner) rc = err_set(o->e, ERR_MEMORY, "out of memory");
+        if (!inner) rc = err_memory(o->e, NULL);
         else if (is_companion(f->d_name)) rc = check_file(o, path);
         else if (!S_ISDIR(o->id.st_mode)) rc = check_file(o, inner); /* of a module in a folder of its own */
         mem_free(path);
@@ -117,7 +117,7 @@ static int check_model(const output *o, const char *path)
         for (uint32_t i = 0, last = UINT32_MAX; i < ckpt_count(c) && !rc; last = ckpt_at(c, i++)->file)
             if (ckpt_at(c, i)->file != last) rc = check_file(o, ckpt_file(c, ckpt_at(c, i)->file));
     char *dir = S_ISDIR(st.st_mode) ? mem_str(path) : file_dir(path);
-    if (!rc) rc = dir ? check_beside(o, c ? ckpt_dir(c) : dir) : err_set(o->e, ERR_MEMORY, "out of memory");
+    if (!rc) rc = dir ? check_beside(o, c ? ckpt_dir(c) : dir) : err_memory(o->e, NULL);
     ckpt_close(c);
     mem_free(dir);
     return rc;
@@ -170,7 +170,7 @@ static int check_folder(const output *o, bool makes_folders)
         above = file_dir(dir);
         mem_free(dir);
     }
-    if (!dir) rc = err_set(o->e, ERR_MEMORY, "out of memory");
+    if (!dir) rc = err_memory(o->e, NULL);
     else if (access(dir, W_OK)) rc = err_set(o->e, ERR_IO, "%s %s: %s: %s", o->flag, o->path, dir, strerror(errno));
     mem_free(dir);
     return rc;

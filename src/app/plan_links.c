@@ -46,7 +46,7 @@ int plan_links(const engine *g, const char *key_file, json *root, err *e)
     engine_device *all = mem_array(DEVICES_MAX, sizeof *all);
     const int n = all ? engine_devices(g, all, DEVICES_MAX) : 0;
     peer_self self;
-    int rc = all ? OK : err_set(e, ERR_MEMORY, "out of memory for a list of links");
+    int rc = all ? OK : err_memory(e, "a list of links");
     if (!rc && key_file) rc = peer_self_open(&self, key_file, e);
     self.me.inexact = true; /* nothing is computed */
     for (int i = 0; i < n && key_file; i++)

@@ -11,7 +11,7 @@ int receipt_file_write(const char *path, const engine *g, const fingerprint *f, 
     json *root = json_new_object();
     receipt_write(root, g, f, q, made->id, made->n, how);
     bool ok = json_print(&text, root, false) && buf_byte(&text, '\n');
-    int rc = ok ? file_create(&out, path, e) : err_set(e, ERR_MEMORY, "out of memory for a receipt");
+    int rc = ok ? file_create(&out, path, e) : err_memory(e, "a receipt");
     if (!rc) {
         rc = file_write(out, text.p, text.n, e);
         if (rc) file_abandon(out);

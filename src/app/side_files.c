@@ -80,7 +80,7 @@ static bool is_listed(const char *name)
 
 static int name_tokenizer(json *metadata, const char *name, err *e)
 {
-    return json_add_str(metadata, SELF_TOKENIZER, name) ? OK : err_set(e, ERR_MEMORY, "out of memory");
+    return json_add_str(metadata, SELF_TOKENIZER, name) ? OK : err_memory(e, NULL);
 }
 
 /* named: the file that is the tokenizer, whatever is beside it; NULL: by the rules for a model's folder. */
@@ -150,7 +150,7 @@ static int add_given(json *metadata, const char *path, err *e)
         return rc;
     }
     char *dir = file_dir(path);
-    if (!dir) return err_set(e, ERR_MEMORY, "out of memory");
+    if (!dir) return err_memory(e, NULL);
     const file_folder in = {.path = dir};
     int rc = OK;
     for (size_t i = 0; i < SIDE_FILES && !rc; i++) rc = add_one(metadata, &in, side_files[i].name, e);

@@ -76,7 +76,7 @@ int spec_check(const char *path, const char *model_path, buf *out, err *e)
     if (c.s) spec_unknown_names(c.s, config_of(&c), out);
     if (!rc && spec_unread_keys(c.s, config_of(&c), &unread))
         buf_printf(out, "keys of its configuration that no line reads: %s\n", buf_cstr(&unread));
-    if (!rc && (out->bad || unread.bad)) rc = err_set(e, ERR_MEMORY, "out of memory");
+    if (!rc && (out->bad || unread.bad)) rc = err_memory(e, NULL);
     buf_free(&unread);
     buf_free(&c.wrong.lines);
     spec_free(c.s);

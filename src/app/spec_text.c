@@ -31,7 +31,7 @@ int spec_text_list(buf *out, err *e)
                    row_of(&f, "arch"));
         spec_file_free(&f);
     }
-    return out->bad ? err_set(e, ERR_MEMORY, "out of memory") : OK;
+    return out->bad ? err_memory(e, NULL) : OK;
 }
 
 static void print_range(const param *p, buf *out)

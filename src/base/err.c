@@ -26,6 +26,11 @@ int err_set(err *e, int code, const char *fmt, ...)
     return code;
 }
 
+int err_memory(err *e, const char *what)
+{
+    return what ? err_set(e, ERR_MEMORY, "out of memory for %s", what) : err_set(e, ERR_MEMORY, "out of memory");
+}
+
 int err_copy(err *e, const err *from)
 {
     if (!from->code) return OK;

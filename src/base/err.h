@@ -43,7 +43,10 @@ typedef struct err {
  * characters in the message (they can come from hostile files) are replaced by '?'. */
 int err_set(err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-/* The same for an error that was recorded elsewhere; OK if `from` has none. */
+/* "out of memory for `what`", with ERR_MEMORY; what NULL: "out of memory". */
+int err_memory(err *e, const char *what);
+
+/* As err_set, for an error that was recorded elsewhere; OK if `from` has none. */
 int err_copy(err *e, const err *from);
 
 /* Puts "context: " in front of a recorded message; returns its code (0 if nothing is recorded). */

@@ -125,7 +125,7 @@ int file_map(file_mapping **out, const char *path, err *e)
     if (fd < 0) return fd;
     file_mapping *m = mem_zero(1, sizeof *m);
     if (m) *m = (file_mapping){.slot = -1, .fd = fd, .id = id_of(&st), .seen = st};
-    else rc = err_set(e, ERR_MEMORY, "%s: out of memory", path);
+    else rc = err_memory(e, path);
     if (!m) close(fd);
     if (!rc && st.st_size > 0) {
         m->bytes = (size_t)st.st_size;
@@ -259,7 +259,7 @@ static int read_all(buf *out, FILE *f, const char *name, size_t max, err *e)
     size_t n;
     while (!rc && (n = fread(chunk, 1, sizeof chunk, f)) > 0) {
         if (out->n + n > max) rc = err_set(e, ERR_LIMIT, "%s: larger than %zu bytes", name, max);
-        else if (!buf_add(out, chunk, n)) rc = err_set(e, ERR_MEMORY, "%s: out of memory", name);
+        else if (!buf_add(out, chunk, n)) rc = err_memory(e, name);
     }
     return !rc && ferror(f) ? open_error(name, e) : rc;
 }
@@ -357,7 +357,7 @@ static int create_in_place(file_out **out, file_out *f, const char *path, err *e
 {
     if (!f || !(f->path = mem_str(path))) {
         file_abandon(f);
-        return err_set(e, ERR_MEMORY, "%s: out of memory", path);
+        return err_memory(e, path);
     }
     if (!(f->f = fopen(path, "wbe"))) {
         int rc = open_error(path, e);
@@ -412,7 +412,7 @@ static int create_file(file_out **out, const char *path, mode_t mode, err *e)
     free(real);
     if (!kept || !(f->temporary = mem_alloc(n + 16))) {
         file_abandon(f);
-        return err_set(e, ERR_MEMORY, "%s: out of memory", path);
+        return err_memory(e, path);
     }
     snprintf(f->temporary, n + 16, "%s.tmp.XXXXXX", f->path);
     fd = open_unnamed(f->path, mode);

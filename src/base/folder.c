@@ -29,7 +29,7 @@ static int open_held(folder_file *out, const file_folder *f, const char *name, e
     const held_file *h = find_file(f, name);
     size_t room = strlen(f->path) + strlen(name) + 3;
     if (!h) return err_set(e, ERR_NOT_FOUND, "%s: carries no %s", f->path, name);
-    if (!(out->path = mem_alloc(room))) return err_set(e, ERR_MEMORY, "%s: out of memory", f->path);
+    if (!(out->path = mem_alloc(room))) return err_memory(e, f->path);
     snprintf(out->path, room, "%s: %s", f->path, name);
     out->bytes = h->bytes;
     return OK;
@@ -40,7 +40,7 @@ int folder_open(folder_file *out, const file_folder *f, const char *name, err *e
     *out = (folder_file){0};
     if (f->held) return open_held(out, f, name, e);
     out->path = strcmp(f->path, ".") == 0 ? mem_str(name) : file_join(f->path, name);
-    int rc = out->path ? file_map(&out->mapping, out->path, e) : err_set(e, ERR_MEMORY, "%s: out of memory", f->path);
+    int rc = out->path ? file_map(&out->mapping, out->path, e) : err_memory(e, f->path);
     if (rc) folder_file_close(out);
     else out->bytes = file_bytes(out->mapping);
     return rc;

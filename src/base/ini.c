@@ -84,14 +84,14 @@ static int make_room(reading *r)
 {
     if (r->out->n >= ROWS_MAX) return err_set(r->e, ERR_LIMIT, "%s: more than %d keys", r->what, ROWS_MAX);
     if (mem_grow((void **)&r->out->rows, &r->cap, r->out->n + 1, sizeof *r->out->rows)) return OK;
-    return err_set(r->e, ERR_MEMORY, "%s: out of memory", r->what);
+    return err_memory(r->e, r->what);
 }
 
 /* The row of a line [section]. */
 static int add_section(reading *r, span name)
 {
     const char *section = arena_strn(&r->out->mem, (const char *)name.p, name.n);
-    int rc = section ? make_room(r) : err_set(r->e, ERR_MEMORY, "%s: out of memory", r->what);
+    int rc = section ? make_room(r) : err_memory(r->e, r->what);
     if (!rc) r->out->rows[r->out->n++] = (ini_row){section, "", "", r->line};
     r->value = NULL;
     return rc;
@@ -126,7 +126,7 @@ static char *next_line(char *to, int room, void *stream)
     }
     span value = trim(span_of(eq + 1, s.n - (size_t)(eq + 1 - s.p)));
     r->value = value_text(r, value, r->at);
-    if (!r->value) return stop(r, err_set(r->e, ERR_MEMORY, "%s: out of memory", r->what));
+    if (!r->value) return stop(r, err_memory(r->e, r->what));
     snprintf(to, (size_t)room, "%.*s=%d\n", (int)key.n, (const char *)key.p, r->line);
     return to;
 }
@@ -149,7 +149,7 @@ static int on_key(void *user, const char *section, const char *key, const char *
     if (!*key) return refuse_line(r, err_set(r->e, ERR_SPEC, "%s:%d: a key is missing before '='", r->what, line));
     size_t ns = strlen(section), nk = strlen(key);
     char *both = arena_alloc(&r->out->mem, ns + nk + 2);
-    if (!both) return refuse_line(r, err_set(r->e, ERR_MEMORY, "%s: out of memory", r->what));
+    if (!both) return refuse_line(r, err_memory(r->e, r->what));
     memcpy(both, section, ns);
     memcpy(both + ns + 1, key, nk);
     span id = span_of(both, ns + 1 + nk);
@@ -159,8 +159,7 @@ static int on_key(void *user, const char *section, const char *key, const char *
                                       section, key, r->out->rows[before].line));
     int rc = make_room(r);
     if (rc) return refuse_line(r, rc);
-    if (!map_put(&r->seen, id, (uint32_t)r->out->n))
-        return refuse_line(r, err_set(r->e, ERR_MEMORY, "%s: out of memory", r->what));
+    if (!map_put(&r->seen, id, (uint32_t)r->out->n)) return refuse_line(r, err_memory(r->e, r->what));
     r->out->rows[r->out->n++] = (ini_row){both, both + ns + 1, r->value, line};
     return 1;
 }

@@ -222,7 +222,7 @@ static int refuse_duplicates(const json *j, const char *what, err *e)
             span key = span_str(m->string);
             if (map_get(&seen, key) != MAP_NONE)
                 rc = err_set(e, ERR_FORMAT, "%s: key \"%.80s\" appears twice", what, m->string);
-            else if (!map_put(&seen, key, 0)) rc = err_set(e, ERR_MEMORY, "%s: out of memory", what);
+            else if (!map_put(&seen, key, 0)) rc = err_memory(e, what);
         }
         map_free(&seen);
     }

@@ -37,13 +37,11 @@ struct disk_cache {
 
 /* ---- opening */
 
-static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory for pages on disk"); }
-
 int disk_cache_open(kv_cache *c, const page_shape *of, int64_t ctx, err *e)
 {
     disk_cache *k = c->disk = mem_zero(1, sizeof *k);
     const size_t pages = (size_t)ctx / PAGE_TOKENS + 1;
-    if (!k) return no_memory(e);
+    if (!k) return err_memory(e, "pages on disk");
     k->last = -1;
     k->shape = *of;
     k->cap = c->tree.cap;
@@ -51,7 +49,7 @@ int disk_cache_open(kv_cache *c, const page_shape *of, int64_t ctx, err *e)
     k->noted = mem_zero((size_t)k->cap, sizeof *k->noted);
     k->ahead = mem_array(pages, sizeof *k->ahead);
     k->loaded = mem_array(pages * GROUP_MAX, sizeof *k->loaded);
-    if (!k->order || !k->noted || !k->ahead || !k->loaded) return no_memory(e);
+    if (!k->order || !k->noted || !k->ahead || !k->loaded) return err_memory(e, "pages on disk");
     return page_store_open(&k->store, &k->shape, e);
 }
 
@@ -269,7 +267,7 @@ static int write_pages(const kv_cache *c, plan *on, const saved_text *t, file_ou
         sha256_of(t->bytes, page_record_bytes(of, r->groups), r->sum);
     }
     page_file_add_head(&head, of, t->r, t->n);
-    if (!rc && head.bad) rc = err_set(e, ERR_MEMORY, "out of memory for a session file");
+    if (!rc && head.bad) rc = err_memory(e, "a session file");
     if (!rc) rc = file_write(f, head.p, head.n, e);
     for (uint32_t i = 0; i < t->n && !rc; i++) {
         uint32_t groups;
@@ -290,8 +288,7 @@ int disk_cache_save(kv_cache *c, plan *on, const char *path, err *e)
                     .r = mem_array((size_t)n + 1, sizeof *t.r),
                     .bytes = mem_alloc(page_record_bytes(&k->shape, (1u << GROUP_MAX) - 1))};
     file_out *f = NULL;
-    int rc = t.node && t.r && t.bytes ? file_create_private(&f, path, e)
-                                      : err_set(e, ERR_MEMORY, "out of memory for a session file");
+    int rc = t.node && t.r && t.bytes ? file_create_private(&f, path, e) : err_memory(e, "a session file");
     int32_t at = k->last;
     for (int64_t i = n; !rc && i-- > 0; at = c->tree.node[at].parent) t.node[i] = at;
     if (!rc) rc = write_pages(c, on, &t, f, e);

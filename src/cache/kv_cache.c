@@ -17,7 +17,7 @@ int kv_open(kv_cache *c, const program *p, const cache_options *of, err *e)
     for (uint32_t i = 0; i < p->n_group && !rc; i++) rc = pages_open(&c->pages[i], of->n_page[i], e);
     if (!rc) rc = tree_open(&c->tree, c->pages, (int)p->n_group, &c->slots, e);
     c->copies = mem_array((size_t)kv_pages(c) + 1, sizeof *c->copies);
-    if (!rc && !c->copies) rc = err_set(e, ERR_MEMORY, "out of memory for copies of KV pages");
+    if (!rc && !c->copies) rc = err_memory(e, "copies of KV pages");
     return rc;
 }
 

@@ -55,13 +55,11 @@ struct page_store {
     bool refused;        /* the last file could not be written */
 };
 
-static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory for pages on disk"); }
-
 int page_store_open(page_store **out, const page_shape *of, err *e)
 {
     page_store *s = mem_zero(1, sizeof *s);
     *out = s;
-    if (!s) return no_memory(e);
+    if (!s) return err_memory(e, "pages on disk");
     cond_open(&s->changed);
     pthread_mutex_init(&s->lock, NULL);
     s->shape = *of;
@@ -71,7 +69,7 @@ int page_store_open(page_store **out, const page_shape *of, err *e)
     if (s->in && s->out) return OK;
     page_store_close(s);
     *out = NULL;
-    return no_memory(e);
+    return err_memory(e, "pages on disk");
 }
 
 void page_store_close(page_store *s)
@@ -105,7 +103,7 @@ int page_store_add_file(page_store *s, const char *path, err *e)
     rc = page_file_read_head(all, all.n, &s->shape, NULL, 0, &n, &why);
     if (rc) return err_set(e, rc, "%s: %s", path, why.msg);
     s->record = mem_array((size_t)n + 1, sizeof *s->record);
-    if (!s->record) return no_memory(e);
+    if (!s->record) return err_memory(e, "pages on disk");
     page_file_read_head(all, all.n, &s->shape, s->record, n, &s->n_record, e);
     for (uint32_t i = 0; i < n && !rc; i++) {
         const page_record *r = &s->record[i];
@@ -346,7 +344,7 @@ static int write_page(page_store *s, const char *path, err *e)
     const uint64_t n = page_record_bytes(&s->shape, s->due.groups);
     sha256_of(s->out, n, s->due.sum);
     page_file_add_head(&head, &s->shape, &s->due, 1);
-    int rc = head.bad ? no_memory(e) : file_create_private(&f, path, e);
+    int rc = head.bad ? err_memory(e, "pages on disk") : file_create_private(&f, path, e);
     if (!rc) {
         rc = file_write(f, head.p, head.n, e);
         if (!rc) rc = file_write(f, s->out, n, e);
@@ -403,7 +401,7 @@ int page_store_add_folder(page_store *s, const char *dir, int64_t most, void (*o
     if (!file_is_dir(dir) || access(dir, R_OK | W_OK | X_OK) != 0)
         return err_set(e, ERR_IO, "--cache-dir %s: %s", dir, file_is_dir(dir) ? strerror(errno) : "it is no folder");
     if (strlen(dir) > PATH_BYTES - NAME_MAX - 2) return err_set(e, ERR_USAGE, "--cache-dir: the name is too long");
-    if (!(s->dir = mem_str(dir))) return no_memory(e);
+    if (!(s->dir = mem_str(dir))) return err_memory(e, "pages on disk");
     s->most = most;
     s->on_free = on_free;
     s->ctx = ctx;

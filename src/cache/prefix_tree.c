@@ -17,7 +17,7 @@ int tree_open(prefix_tree *t, page_pool *pool, int n_group, page_pool *slots, er
     t->bucket = mem_array((size_t)cap, sizeof *t->bucket);
     if (!t->node || !t->bucket) {
         tree_close(t);
-        return err_set(e, ERR_MEMORY, "out of memory for names of KV pages");
+        return err_memory(e, "names of KV pages");
     }
     for (int32_t i = 0; i < t->cap; i++) t->bucket[i] = -1;
     return OK;

@@ -58,7 +58,7 @@ void chat_message_free(chat_message *m)
 int call_parser_open(call_parser **out, const call_parser_options *o, err *e)
 {
     call_parser *p = *out = mem_zero(1, sizeof *p);
-    if (!p) return err_set(e, ERR_MEMORY, "out of memory");
+    if (!p) return err_memory(e, NULL);
     p->o = *o;
     const bool channels = o->format && o->format->body == CALL_CHANNELS;
     p->state = o->thinking ? IN_REASONING : channels ? IN_HEADER : IN_CONTENT;
@@ -527,5 +527,5 @@ int call_parser_feed(call_parser *p, span text, bool last, chat_message *to, err
         }
     }
     const bool bad = p->in.bad || p->recipient.bad || to->content.bad || to->reasoning.bad;
-    return bad ? err_set(e, ERR_MEMORY, "out of memory") : OK;
+    return bad ? err_memory(e, NULL) : OK;
 }

@@ -172,7 +172,7 @@ static void find_caps(chat_template *c)
 int chat_template_open(chat_template **out, span source, const char *format, const tokenizer *t, err *e)
 {
     chat_template *c = *out = mem_zero(1, sizeof *c);
-    if (!c) return err_set(e, ERR_MEMORY, "out of memory for the chat template");
+    if (!c) return err_memory(e, "the chat template");
     int rc = jinja_open(&c->t, source, e);
     c->source = span_str(arena_strn(&c->mem, (const char *)source.p, source.n));
     if (!rc) {
@@ -226,7 +226,7 @@ static int render_messages(const chat_template *c, const chat_input *in, const j
     json *right = chat_messages_put_right(messages, in->tools, &c->caps);
     const bool ok = right && write_context(c, in, json_get(right, "messages"), &context);
     int rc = ok ? jinja_render(c->t, &(jinja_input){buf_span(&context), c->own, in->now}, out, e)
-                : err_set(e, ERR_MEMORY, "out of memory for the messages");
+                : err_memory(e, "the messages");
     json_free(right);
     buf_free(&context);
     return rc;

@@ -63,7 +63,7 @@ int beam_new(session *first, const query *q, const engine *g, err *e)
     const int ids = q->n_stop_ids < EOS_MAX ? q->n_stop_ids : EOS_MAX;
     const int ends = (q->ignore_eos ? 0 : g->info.n_eos) + ids + (q->is_whole ? 2 : 0);
     beam_group *b = first->beams = mem_zero(1, sizeof *b);
-    if (!b) return err_set(e, ERR_MEMORY, "out of memory for a query");
+    if (!b) return err_memory(e, "a query");
     b->n = q->beams;
     b->live = 1;
     b->keep = (ends > 1 ? 1 + ends : 2) * b->n;

@@ -15,7 +15,7 @@ struct constraint {
 int constraint_open(constraint **out, grammar *g, err *e)
 {
     constraint *c = *out = mem_zero(1, sizeof *c + grammar_mask_words(g) * sizeof *c->allowed);
-    if (!c) return err_set(e, ERR_MEMORY, "out of memory for a constraint");
+    if (!c) return err_memory(e, "a constraint");
     c->g = grammar_keep(g);
     return OK;
 }

@@ -9,7 +9,7 @@ int engine_decoder_ids(const engine *g, const char *text, token_list *out, err *
         return err_set(e, ERR_USAGE,
                        "this model does not say what its decoder starts from: give the decoder's token ids");
     for (int k = 0; k < (text ? 1 : i->n_start); k++)
-        if (!token_list_add(out, i->start[k])) return err_set(e, ERR_MEMORY, "out of memory");
+        if (!token_list_add(out, i->start[k])) return err_memory(e, NULL);
     if (!text) return OK;
     if (!t) return err_set(e, ERR_USAGE, "this model has no tokenizer for a decoder prompt");
     return tokenizer_encode(t, span_str(text), TOKENIZE_PARSE, out, e);

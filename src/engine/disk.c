@@ -17,7 +17,7 @@ static int find_shape(engine *g, page_shape *out, err *e)
     if (rc) return rc;
     buf_printf(&text, "model %s arithmetic %s\n", f.model, f.arithmetic);
     plan_page_layout(g->plan, &text);
-    if (text.bad) rc = err_set(e, ERR_MEMORY, "out of memory for pages on disk");
+    if (text.bad) rc = err_memory(e, "pages on disk");
     else sha256_of(text.p, text.n, out->made_for);
     buf_free(&text);
     return rc;

@@ -26,7 +26,7 @@ int draft_open(draft *d, engine *g, err *e)
                          : !strcmp(accept, "exact")         ? GUESS_EXACT
                                                             : GUESS_POOL};
     d->who = mem_array((size_t)g->most, sizeof *d->who);
-    if (!d->who) return err_set(e, ERR_MEMORY, "out of memory for guesses");
+    if (!d->who) return err_memory(e, "guesses");
     if (text && !strcmp(text, draft_ngram.name)) d->kind = &draft_ngram;
     return OK;
 }

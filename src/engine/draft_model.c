@@ -65,7 +65,7 @@ static int draft_add_session(void *self, session *s, grammar *form, err *e)
     t->greedy = s->greedy;
     if (s->draft.rule != GUESS_EXACT || s->greedy) return OK;
     s->draft.chances = t->draft.chances = mem_array(DRAFT_MAX, sizeof *t->draft.chances);
-    return t->draft.chances ? OK : err_set(e, ERR_MEMORY, "out of memory for guesses");
+    return t->draft.chances ? OK : err_memory(e, "guesses");
 }
 
 static void draft_drop_session(void *self, session *s)

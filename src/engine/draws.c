@@ -27,8 +27,7 @@ struct draws {
 int draws_open(draws **out, int32_t n_vocab, const scan_ops *scan, int sequences, int threads, err *e)
 {
     draws *d = *out = mem_zero(1, sizeof *d);
-    if (!d || !(d->task = mem_array((size_t)sequences, sizeof *d->task)))
-        return err_set(e, ERR_MEMORY, "out of memory for drawing tokens");
+    if (!d || !(d->task = mem_array((size_t)sequences, sizeof *d->task))) return err_memory(e, "drawing tokens");
     d->workers = threads < sequences ? threads : sequences;
     if (d->workers > DRAW_WORKERS_MAX) d->workers = DRAW_WORKERS_MAX;
     int rc = OK;

@@ -146,8 +146,7 @@ static int tell_devices(engine *g, err *e)
     g->devices_text.n = 0;
     g->info.devices = "cpu";
     if (!g->options.devices) return OK;
-    if (!device_list_text(&g->devices, &g->devices_text))
-        return err_set(e, ERR_MEMORY, "out of memory for the list of devices");
+    if (!device_list_text(&g->devices, &g->devices_text)) return err_memory(e, "the list of devices");
     g->info.devices = buf_cstr(&g->devices_text);
     return OK;
 }
@@ -251,7 +250,7 @@ static int keep_options(engine *g, const engine_options *o, err *e)
     g->options = *o;
     g->options.choices.act_f32 = g->model->act_f32;
     int32_t *own = o->n_bans ? arena_alloc(&g->texts, (size_t)o->n_bans * sizeof *own) : NULL;
-    if (o->n_bans && !own) return err_set(e, ERR_MEMORY, "out of memory for the engine");
+    if (o->n_bans && !own) return err_memory(e, "the engine");
     g->options.bans = own;
     g->options.n_bans = 0;
     for (int32_t i = 0; i < o->n_bans; i += o->bans[i] + 1) { /* those of ids that the vocabulary has */
@@ -263,8 +262,7 @@ static int keep_options(engine *g, const engine_options *o, err *e)
         g->options.n_bans += o->bans[i] + 1;
     }
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        if (*texts[i] && !(*texts[i] = arena_str(&g->texts, *texts[i])))
-            return err_set(e, ERR_MEMORY, "out of memory for the engine");
+        if (*texts[i] && !(*texts[i] = arena_str(&g->texts, *texts[i]))) return err_memory(e, "the engine");
     return OK;
 }
 
@@ -371,7 +369,7 @@ int engine_of_model(engine **out, model *m, void (*drop)(model *m), const engine
     engine *g = mem_zero(1, sizeof *g);
     if (!g) {
         drop(m);
-        return err_set(e, ERR_MEMORY, "out of memory for the engine");
+        return err_memory(e, "the engine");
     }
     cond_open(&g->changed);
     pthread_mutex_init(&g->lock, NULL);

@@ -41,7 +41,7 @@ static int digest_arithmetic(const engine *g, fingerprint *out, err *e)
     if (asked->choices.exact == EXACT_OFF) buf_printf(&text, "kernels %s\n", g->info.isa ? g->info.isa : "-");
     add_division(g, &text);
     int rc = OK;
-    if (text.bad) rc = err_set(e, ERR_MEMORY, "out of memory for a fingerprint");
+    if (text.bad) rc = err_memory(e, "a fingerprint");
     if (!rc) sha256_of(text.p, text.n, digest);
     if (!rc) sha256_hex(digest, (sizeof out->arithmetic - 1) / 2, out->arithmetic);
     buf_free(&text);

@@ -27,7 +27,7 @@ int peers_open(engine *g, err *e)
     const device_list *l = &g->devices;
     g->peers.list = mem_zero(DEVICES_MAX, sizeof *g->peers.list);
     g->peers.before = mem_zero(DEVICES_MAX, sizeof *g->peers.before);
-    if (!g->peers.list || !g->peers.before) return err_set(e, ERR_MEMORY, "out of memory for the engine");
+    if (!g->peers.list || !g->peers.before) return err_memory(e, "the engine");
     for (const device_entry *d = l->all; d < l->all + l->first[l->n] && g->peers.n < DEVICES_MAX; d++) {
         if (!*d->node || find_peer(g, d->node)) continue;
         g->peers.list[g->peers.n].state = ENGINE_PEER_AWAY;

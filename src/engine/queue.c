@@ -99,7 +99,7 @@ static int add_bans(const engine *g, query *q, int32_t **memory, err *e)
     const int32_t n = q->n_bad, more = g->options.n_bans;
     if (!more) return OK;
     *memory = n <= INT32_MAX - more ? mem_array((size_t)n + (size_t)more, sizeof **memory) : NULL;
-    if (!*memory) return err_set(e, ERR_MEMORY, "out of memory for a query");
+    if (!*memory) return err_memory(e, "a query");
     if (n) memcpy(*memory, q->bad, (size_t)n * sizeof **memory);
     memcpy(*memory + n, g->options.bans, (size_t)more * sizeof **memory);
     q->bad = *memory;

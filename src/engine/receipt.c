@@ -112,7 +112,7 @@ static int read_ids(const json *from, const char *key, token_list *out, err *e)
     for (const json *m = json_first(list); m; m = json_next(m)) {
         const int64_t id = json_int(m, -1);
         if (id < 0 || id > INT32_MAX) return err_set(e, ERR_FORMAT, "%s: element %zu is no token id", key, out->n);
-        if (!token_list_add(out, (int32_t)id)) return err_set(e, ERR_MEMORY, "out of memory for a receipt");
+        if (!token_list_add(out, (int32_t)id)) return err_memory(e, "a receipt");
     }
     return OK;
 }
@@ -123,7 +123,7 @@ static int read_allowed(receipt *r, const json *params, int32_t n_vocab, err *e)
     const int32_t words = (n_vocab + 63) / 64;
     int rc = read_ids(params, "allowed_token_ids", &ids, e);
     r->allowed = mem_zero((size_t)words, sizeof *r->allowed);
-    if (!rc && !r->allowed) rc = err_set(e, ERR_MEMORY, "out of memory for a receipt");
+    if (!rc && !r->allowed) rc = err_memory(e, "a receipt");
     for (size_t i = 0; i < ids.n && !rc; i++)
         if (ids.id[i] < n_vocab) r->allowed[ids.id[i] / 64] |= UINT64_C(1) << ids.id[i] % 64;
     r->q.allowed = r->allowed;
@@ -136,9 +136,9 @@ static int read_allowed(receipt *r, const json *params, int32_t n_vocab, err *e)
 static int read_bad(receipt *r, const json *from, err *e)
 {
     for (const json *m = json_first(from); m; m = json_next(m)) {
-        if (!token_list_add(&r->bad, (int32_t)json_count(m))) return err_set(e, ERR_MEMORY, "out of memory");
+        if (!token_list_add(&r->bad, (int32_t)json_count(m))) return err_memory(e, NULL);
         for (const json *id = json_first(m); id; id = json_next(id))
-            if (!token_list_add(&r->bad, (int32_t)json_int(id, -1))) return err_set(e, ERR_MEMORY, "out of memory");
+            if (!token_list_add(&r->bad, (int32_t)json_int(id, -1))) return err_memory(e, NULL);
     }
     return OK;
 }
@@ -149,7 +149,7 @@ static int read_bias(receipt *r, const json *from, err *e)
     if (json_type(from) != JSON_OBJECT)
         return err_set(e, ERR_FORMAT, "params.logit_bias: an object of ids is expected");
     r->bias = mem_array(n + 1, sizeof *r->bias);
-    if (!r->bias) return err_set(e, ERR_MEMORY, "out of memory for a receipt");
+    if (!r->bias) return err_memory(e, "a receipt");
     for (const json *m = json_first(from); m; m = json_next(m)) {
         char *end;
         const long long id = strtoll(json_key(m), &end, 10);
@@ -169,7 +169,7 @@ static int read_form(receipt *r, const json *m, engine *g, err *e)
     err why = {0};
     if (!t) return ERR_USAGE;
     if (form_kind_is_json(kind) ? !json_print(&text, m, false) : !buf_str(&text, json_str(m, "")))
-        err_set(&why, ERR_MEMORY, "out of memory");
+        err_memory(&why, NULL);
     else form_compile(&r->form, kind, buf_span(&text), t, &why);
     buf_free(&text);
     r->q.constraint = r->form;
@@ -188,7 +188,7 @@ static int read_param(receipt *r, const json *m, err *e)
     err why = {0};
     int64_t whole;
     const bool ok = json_int64(m, &whole) ? buf_printf(&text, "%" PRId64, whole) : json_print(&text, m, false);
-    int rc = ok ? param_set(row, into, buf_cstr(&text), json_key(m), &why) : err_set(&why, ERR_MEMORY, "out of memory");
+    int rc = ok ? param_set(row, into, buf_cstr(&text), json_key(m), &why) : err_memory(&why, NULL);
     buf_free(&text);
     return rc ? err_set(e, ERR_FORMAT, "params: %s", why.msg) : OK;
 }

@@ -18,7 +18,7 @@ int session_new(session **out, const query *q, const program *p, int64_t ctx, er
 {
     *out = NULL;
     session *s = mem_zero(1, sizeof *s);
-    if (!s) return err_set(e, ERR_MEMORY, "out of memory for a query");
+    if (!s) return err_memory(e, "a query");
     int64_t n = (int64_t)q->n_ids, room = q->pooled ? 0 : ctx - n;
     s->q = *q;
     s->room = q->max_tokens < room ? q->max_tokens : room;

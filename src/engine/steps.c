@@ -8,7 +8,7 @@ int steps_open(step_ring *r, const program *p, int in_flight, const batch_sizes 
 {
     *r = (step_ring){.rows = mem_zero((size_t)in_flight, sizeof *r->rows)};
     if (r->rows) r->in_flight = in_flight;
-    int rc = r->rows ? OK : err_set(e, ERR_MEMORY, "out of memory for steps under way");
+    int rc = r->rows ? OK : err_memory(e, "steps under way");
     for (int i = 0; i < in_flight && !rc; i++) rc = batch_open(&r->rows[i], p, max, e);
     return rc;
 }

@@ -80,8 +80,6 @@ bool ckpt_file_id(const ckpt *c, uint32_t file, file_id *out)
     return m != NULL;
 }
 
-static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory"); }
-
 /* ---- listing */
 
 static int check_name(const ckpt *c, span name, err *e)
@@ -139,7 +137,7 @@ static int add_entry(ckpt *c, span name, const ckpt_entry *as, const uint64_t *b
     char *copy = arena_strn(&c->mem, (const char *)name.p, name.n);
     if (!copy || !mem_grow((void **)&c->entry, &c->cap, c->n + 1, sizeof *c->entry) ||
         !map_put(&c->names, span_str(copy), (uint32_t)c->n))
-        return no_memory(e);
+        return err_memory(e, NULL);
     ckpt_entry *t = &c->entry[c->n++];
     *t = *as;
     t->name = copy;
@@ -194,16 +192,16 @@ int ckpt_add_rewritten(ckpt *c, uint32_t file, span name, dtype type, const shap
     c->rewritten = total;
     *data = arena_alloc(&c->mem, t->bytes);
     t->data = *data;
-    return *data ? OK : no_memory(e);
+    return *data ? OK : err_memory(e, NULL);
 }
 
 static int open_source(ckpt *c, const char *path, uint32_t *file, err *e)
 {
     if (c->n_file >= FILES_MAX) return err_set(e, ERR_LIMIT, "more than %d files", FILES_MAX);
-    if (!mem_grow((void **)&c->file, &c->file_cap, c->n_file + 1, sizeof *c->file)) return no_memory(e);
+    if (!mem_grow((void **)&c->file, &c->file_cap, c->n_file + 1, sizeof *c->file)) return err_memory(e, NULL);
     mapped_file *s = &c->file[c->n_file];
     *s = (mapped_file){.path = arena_str(&c->mem, path)};
-    if (!s->path) return no_memory(e);
+    if (!s->path) return err_memory(e, NULL);
     int rc = file_map(&s->mapping, path, e);
     if (rc) return rc;
     s->bytes = file_bytes(s->mapping);
@@ -239,7 +237,7 @@ int ckpt_add_meta(ckpt *c, span key, const ckpt_array *a, bool scalar, err *e)
 {
     if (c->config) return OK; /* of a later part of a split model */
     char *copy = arena_strn(&c->mem, (const char *)key.p, key.n);
-    if (!copy || !mem_grow((void **)&c->meta, &c->meta_cap, c->n_meta + 1, sizeof *c->meta)) return no_memory(e);
+    if (!copy || !mem_grow((void **)&c->meta, &c->meta_cap, c->n_meta + 1, sizeof *c->meta)) return err_memory(e, NULL);
     c->meta[c->n_meta++] = (meta_value){copy, *a, scalar};
     return OK;
 }
@@ -287,7 +285,7 @@ static int by_address(const void *pa, const void *pb)
 static int check_overlaps(const ckpt *c, err *e)
 {
     const ckpt_entry **sorted = mem_array(c->n, sizeof *sorted);
-    if (!sorted) return no_memory(e);
+    if (!sorted) return err_memory(e, NULL);
     for (size_t i = 0; i < c->n; i++) sorted[i] = &c->entry[i];
     qsort(sorted, c->n, sizeof *sorted, by_address);
     int rc = OK;
@@ -305,7 +303,7 @@ static int read_config(ckpt *c, err *e)
     if (!c->dir || c->format->source || ckpt_own_spec(c)) return OK;
     char *path = file_join(c->dir, "config.json");
     json *config = NULL;
-    int rc = path ? OK : no_memory(e);
+    int rc = path ? OK : err_memory(e, NULL);
     if (!rc && file_exists(path)) rc = json_read(&config, path, side_max, e);
     mem_free(path);
     if (config) {
@@ -350,10 +348,11 @@ static int open_index(ckpt *c, const char *path, err *e)
     for (size_t i = 0; i < n && !rc; i++) {
         uint32_t file;
         rc = ckpt_add_file(c, names[i], &file, e);
-        if (!rc && !map_put(&numbers, span_str(names[i]), file)) rc = no_memory(e);
+        if (!rc && !map_put(&numbers, span_str(names[i]), file)) rc = err_memory(e, NULL);
     }
     for (const json *m = json_first(json_get(c->index, "weight_map")); m && !rc; m = json_next(m))
-        if (!map_put(&c->index_of, span_str(json_key(m)), map_get_str(&numbers, json_str(m, "")))) rc = no_memory(e);
+        if (!map_put(&c->index_of, span_str(json_key(m)), map_get_str(&numbers, json_str(m, ""))))
+            rc = err_memory(e, NULL);
     map_free(&numbers);
     for (size_t i = 0; i < n && !rc; i++) rc = list_file(c, (uint32_t)i, e);
     ckpt_names_free(names, n);
@@ -369,7 +368,7 @@ static int open_path(ckpt *c, const char *path, err *e)
         char *dir = folder_of_model(path);
         c->dir = dir ? arena_str(&c->mem, dir) : NULL;
         mem_free(dir);
-        if (!c->dir) return no_memory(e);
+        if (!c->dir) return err_memory(e, NULL);
         rc = ckpt_pick_files(c->dir, &names, &n, e);
     } else {
         char *dir = file_dir(path);
@@ -377,14 +376,15 @@ static int open_path(ckpt *c, const char *path, err *e)
         mem_free(dir);
         const char *slash = strrchr(path, '/');
         names = mem_zero(1, sizeof *names);
-        if (!c->dir || !c->dir[0] || !names || !(names[n++] = mem_str(slash ? slash + 1 : path))) rc = no_memory(e);
+        if (!c->dir || !c->dir[0] || !names || !(names[n++] = mem_str(slash ? slash + 1 : path)))
+            rc = err_memory(e, NULL);
         if (!rc) rc = ckpt_prefer_index(c->dir, &names[0], e);
     }
     for (size_t i = 0; i < n && !rc; i++) {
         char *full = file_join(c->dir, names[i]);
         uint32_t file;
         bool index = false;
-        rc = !full ? no_memory(e) : n == 1 ? ckpt_is_index(full, &index, e) : OK;
+        rc = !full ? err_memory(e, NULL) : n == 1 ? ckpt_is_index(full, &index, e) : OK;
         if (!rc && index) rc = open_index(c, full, e);
         else if (!rc && !(rc = open_source(c, full, &file, e))) rc = list_file(c, file, e);
         mem_free(full);
@@ -405,7 +405,7 @@ int ckpt_open(ckpt **out, const char *path, err *e)
 {
     *out = NULL;
     ckpt *c = ckpt_new(path);
-    if (!c) return no_memory(e);
+    if (!c) return err_memory(e, NULL);
     int rc = open_path(c, path, e);
     if (!rc) rc = finish_ckpt(c, e);
     if (rc) ckpt_close(c);
@@ -417,10 +417,10 @@ int ckpt_open_bytes(ckpt **out, span bytes, const char *name, err *e)
 {
     *out = NULL;
     ckpt *c = ckpt_new(name);
-    if (!c) return no_memory(e);
+    if (!c) return err_memory(e, NULL);
     int rc = OK;
     if (!mem_grow((void **)&c->file, &c->file_cap, 1, sizeof *c->file)) {
-        rc = no_memory(e);
+        rc = err_memory(e, NULL);
     } else {
         c->file[c->n_file++] = (mapped_file){.path = c->path, .bytes = bytes};
         rc = list_file(c, 0, e);
@@ -435,7 +435,7 @@ int ckpt_begin_listed(ckpt **out, const char *path, const char *name, const char
 {
     uint32_t file;
     ckpt *c = *out = ckpt_new(name);
-    if (!c) return no_memory(e);
+    if (!c) return err_memory(e, NULL);
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         if (strcmp(formats[i]->name, format) == 0) c->format = formats[i];
     return c->format ? open_source(c, path, &file, e) : err_set(e, ERR_FORMAT, "unknown format \"%.40s\"", format);
@@ -518,7 +518,7 @@ const json *ckpt_side_json(ckpt *c, const char *name, err *e)
         if (strcmp(s->name, name) == 0) return s->root;
     if (!folder_has(&c->files, name)) return NULL;
     side_file *s = arena_alloc(&c->mem, sizeof *s);
-    if (!s || !(s->name = arena_str(&c->mem, name))) return no_memory(e), NULL;
+    if (!s || !(s->name = arena_str(&c->mem, name))) return err_memory(e, NULL), NULL;
     if (folder_json(&s->root, &c->files, name, side_max, e) == OK) {
         s->next = c->side;
         c->side = s;

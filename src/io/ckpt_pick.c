@@ -16,8 +16,6 @@
 
 enum { INDEX_MAX = 1 << 28 };
 
-static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory"); }
-
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 void ckpt_names_free(char **names, size_t n)
@@ -28,9 +26,9 @@ void ckpt_names_free(char **names, size_t n)
 
 static int add_name(char ***names, size_t *n, size_t *cap, const char *name, err *e)
 {
-    if (!mem_grow((void **)names, cap, *n + 1, sizeof **names)) return no_memory(e);
+    if (!mem_grow((void **)names, cap, *n + 1, sizeof **names)) return err_memory(e, NULL);
     char *copy = mem_str(name);
-    if (!copy) return no_memory(e);
+    if (!copy) return err_memory(e, NULL);
     (*names)[(*n)++] = copy;
     return OK;
 }
@@ -140,7 +138,7 @@ static int check_shards(const char *dir, char *const *names, size_t n, err *e)
             snprintf(other, sizeof other, "%.*s%0*d%s", (int)at, names[i], (int)(rest - names[i] - (ptrdiff_t)at), want,
                      rest);
             char *path = file_join(dir, other);
-            rc = !path ? no_memory(e) : file_exists(path) ? OK : ckpt_say_missing(dir, other, e);
+            rc = !path ? err_memory(e, NULL) : file_exists(path) ? OK : ckpt_say_missing(dir, other, e);
             mem_free(path);
         }
         if (rc) return rc;
@@ -203,11 +201,11 @@ int ckpt_prefer_index(const char *dir, char **name, err *e)
     for (size_t i = 0; i < sizeof known / sizeof *known && !rc && !found && strstr(*name, "-of-"); i++) {
         char *path = file_join(dir, known[i]);
         json *index = NULL;
-        rc = path ? OK : no_memory(e);
+        rc = path ? OK : err_memory(e, NULL);
         if (!rc && file_exists(path)) rc = json_read(&index, path, INDEX_MAX, e);
         if (!rc && index_names(index, *name)) {
             char *copy = mem_str(known[i]);
-            if (!copy) rc = no_memory(e);
+            if (!copy) rc = err_memory(e, NULL);
             else mem_free(*name), *name = copy, found = true;
         }
         json_free(index);
@@ -227,7 +225,7 @@ int ckpt_part_path(char **path, const char *dir, const char *name, err *e)
     if (leaves_folder(name))
         return err_set(e, ERR_FORMAT, "\"%.80s\" is not the name of a file in the same folder", name);
     *path = file_join(dir, name);
-    return *path ? OK : no_memory(e);
+    return *path ? OK : err_memory(e, NULL);
 }
 
 int ckpt_index_files(const json *index, const char *path, char ***names, size_t *n, err *e)
@@ -243,7 +241,7 @@ int ckpt_index_files(const json *index, const char *path, char ***names, size_t 
         if (map_get_str(&seen, file) != MAP_NONE) continue;
         if (leaves_folder(file))
             rc = err_set(e, ERR_FORMAT, "%s: \"%.80s\" is not the name of a file in the same folder", path, file);
-        else if (!map_put(&seen, span_str(file), 0)) rc = no_memory(e);
+        else if (!map_put(&seen, span_str(file), 0)) rc = err_memory(e, NULL);
         else rc = add_name(names, n, &cap, file, e);
     }
     map_free(&seen);

@@ -13,8 +13,6 @@
 
 enum { GIB = 1 << 30, SLOW_BYTES = GIB }; /* what takes so long to hash that it is said before */
 
-static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory for the digests of tensors"); }
-
 /* What is known of a digest. */
 typedef enum { HASH_NEW, HASH_OLD, HASH_KNOWN, HASH_CHANGED } hash_state;
 
@@ -220,7 +218,7 @@ void contents_join(contents_item *items, size_t n, uint8_t all[SHA256_BYTES])
 static int hash_all(contents *o, const ckpt *c, err *e)
 {
     contents_item *items = mem_array(ckpt_count(c), sizeof *items);
-    if (!items) return no_memory(e);
+    if (!items) return err_memory(e, "the digests of tensors");
     for (uint32_t i = 0; i < ckpt_count(c); i++) items[i] = (contents_item){ckpt_at(c, i), o->tensor[i]};
     contents_join(items, ckpt_count(c), o->all);
     mem_free(items);
@@ -232,7 +230,7 @@ int contents_hash_some(contents *out, const ckpt *c, const bool *want, const cha
 {
     parts p = {.c = c, .kind = SUM_FLAT, .part = mem_array((size_t)ckpt_count(c) + 1, sizeof *p.part)};
     *out = (contents){.tensor = mem_zero((size_t)ckpt_count(c) + 1, sizeof *out->tensor)};
-    int rc = p.part && out->tensor ? OK : no_memory(e);
+    int rc = p.part && out->tensor ? OK : err_memory(e, "the digests of tensors");
     for (uint32_t i = 0; i < ckpt_count(c) && !rc; i++)
         if (!want || want[i])
             p.part[p.n++] = (part){.tensor = i, .bytes = ckpt_at(c, i)->bytes, .digest = out->tensor[i]};
@@ -255,7 +253,7 @@ int contents_roots_some(contents_roots *out, const ckpt *c, const bool *want, co
     parts p = {.c = c, .kind = SUM_TREE, .part = mem_array(n + 1, sizeof *p.part)};
     *out = (contents_roots){.root = mem_zero(n + 1, sizeof *out->root),
                             .first = mem_array((size_t)ckpt_count(c) + 1, sizeof *out->first)};
-    int rc = p.part && out->root && out->first ? OK : no_memory(e);
+    int rc = p.part && out->root && out->first ? OK : err_memory(e, "the digests of tensors");
     n = 0;
     for (uint32_t i = 0; i < ckpt_count(c) && !rc; i++) {
         const uint64_t bytes = ckpt_at(c, i)->bytes;

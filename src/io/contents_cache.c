@@ -14,8 +14,6 @@
 static const char magic[] = "inferflow contents 3\n";
 enum { SUM_BYTES = 32 + SHA256_BYTES };
 
-static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory for remembered digests"); }
-
 static bool add_head(buf *b, const file_id *id)
 {
     uint64_t f[] = {id->device, id->inode, id->bytes, (uint64_t)id->modified, (uint64_t)id->changed};
@@ -50,14 +48,14 @@ static int parse_sums(file_sums *out, span all, const file_id *id, err *e)
     buf head = {0};
     uint8_t digest[SHA256_BYTES];
     cursor c = cursor_of(all);
-    if (!add_head(&head, id)) return buf_free(&head), no_memory(e);
+    if (!add_head(&head, id)) return buf_free(&head), err_memory(e, "remembered digests");
     bool same = span_eq(cursor_take(&c, head.n), buf_span(&head));
     uint64_t n = cursor_u64(&c);
     buf_free(&head);
     if (!same || c.bad || n > cursor_left(&c) / SUM_BYTES || cursor_left(&c) != n * SUM_BYTES + SHA256_BYTES) return OK;
     sha256_of(all.p, all.n - SHA256_BYTES, digest);
     if (memcmp(digest, all.p + all.n - SHA256_BYTES, sizeof digest) != 0) return OK;
-    if (!mem_grow((void **)&out->at, &out->cap, n + 1, sizeof *out->at)) return no_memory(e);
+    if (!mem_grow((void **)&out->at, &out->cap, n + 1, sizeof *out->at)) return err_memory(e, "remembered digests");
     for (; out->n < n; out->n++) {
         file_sum *s = &out->at[out->n];
         s->offset = cursor_u64(&c);
@@ -75,7 +73,7 @@ int contents_cache_read(file_sums *out, const char *dir, const file_id *id, err 
     file_mapping *m;
     char *path = name_of(dir, id);
     *out = (file_sums){0};
-    if (!path) return no_memory(e);
+    if (!path) return err_memory(e, "remembered digests");
     int rc = OK;
     if (file_map(&m, path, NULL) == OK) {
         rc = parse_sums(out, file_bytes(m), id, e);
@@ -118,7 +116,7 @@ static void sort_sums(file_sums *s)
 static int make_folder(const char *dir, err *e)
 {
     char *path = mem_str(dir);
-    int rc = path ? OK : no_memory(e);
+    int rc = path ? OK : err_memory(e, "remembered digests");
     for (char *p = path; !rc && *p; p++) {
         char kept = p[1];
         if (kept && kept != '/') continue;
@@ -142,7 +140,7 @@ int contents_cache_write(file_sums *s, const char *dir, const file_id *id, err *
         ok = buf_uint(&b, s->at[i].offset, 8) && buf_uint(&b, s->at[i].bytes, 8) && buf_uint(&b, s->at[i].kind, 8) &&
              buf_uint(&b, (uint64_t)s->at[i].hashed, 8) && buf_add(&b, s->at[i].digest, SHA256_BYTES);
     sha256_of(b.p, b.n, digest);
-    int rc = ok && buf_add(&b, digest, sizeof digest) ? make_folder(dir, e) : no_memory(e);
+    int rc = ok && buf_add(&b, digest, sizeof digest) ? make_folder(dir, e) : err_memory(e, "remembered digests");
     if (!rc && !(rc = file_create(&f, path, e))) {
         rc = file_write(f, b.p, b.n, e);
         if (rc) file_abandon(f);

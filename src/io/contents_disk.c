@@ -29,7 +29,7 @@ int contents_recheck(const ckpt *c, uint32_t f, const contents *held, const char
     err ignored = {0};
     if (!ckpt_file_id(c, f, &id) || (!held && !cache)) return OK;
     int rc = held ? OK : contents_cache_read(&s, cache, &id, e);
-    if (held && !add_held(&s, c, f, held)) rc = err_set(e, ERR_MEMORY, "out of memory for the digests of tensors");
+    if (held && !add_held(&s, c, f, held)) rc = err_memory(e, "the digests of tensors");
     if (!rc && s.n) rc = sums_recheck(&s, path, &id, threads, pace, &wrong, &ignored);
     if (rc == ERR_UNAVAILABLE) contents_decayed(c, f, s.at[wrong].offset, e);
     else if (rc && rc != ERR_NOT_FOUND && ignored.code) err_copy(e, &ignored);

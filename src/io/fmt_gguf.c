@@ -44,8 +44,6 @@ static int refuse_gguf(gguf_reader *r, const char *why)
     return err_set(r->e, ERR_FORMAT, "GGUF, byte %zu: %s", r->in.at, why);
 }
 static int ends_early(gguf_reader *r) { return refuse_gguf(r, "the file ends too early: incomplete download?"); }
-static int no_memory(gguf_reader *r) { return err_set(r->e, ERR_MEMORY, "out of memory"); }
-
 static int read_string(gguf_reader *r, uint64_t max, span *out)
 {
     uint64_t n = cursor_u64(&r->in);
@@ -105,7 +103,7 @@ static int read_scalar(gguf_reader *r, const char *key, uint32_t type, uint64_t 
     if (type_info[type].kind == META_FLOAT && !isfinite(float_at(s.p, type)))
         return err_set(r->e, ERR_FORMAT, "GGUF key \"%s\" is not a finite number", key);
     if (type_info[type].kind == META_INT) *as_int = (uint64_t)int_at(s.p, type);
-    return add_scalar(r->config, key, s.p, type) ? OK : no_memory(r);
+    return add_scalar(r->config, key, s.p, type) ? OK : err_memory(r->e, NULL);
 }
 
 /* Copies a short array into config. */
@@ -123,7 +121,7 @@ static int config_array(gguf_reader *r, const char *key, const ckpt_array *a)
         ok = is_text(s) ? add_text(list, NULL, s) : json_add_null(list, NULL); /* vocabularies may hold raw bytes */
     }
     r->elements += a->count;
-    return ok ? OK : no_memory(r);
+    return ok ? OK : err_memory(r->e, NULL);
 }
 
 static int read_array(gguf_reader *r, const char *key, span key_span)
@@ -173,7 +171,7 @@ static int read_key_value(gguf_reader *r)
     if (name.n == 0 || !is_text(name)) return refuse_gguf(r, "a key is empty or not text");
     if (map_get(&r->keys, name) != MAP_NONE)
         return err_set(r->e, ERR_FORMAT, "GGUF key \"%.*s\" appears twice", (int)name.n, (const char *)name.p);
-    if (!map_put(&r->keys, name, 0)) return no_memory(r);
+    if (!map_put(&r->keys, name, 0)) return err_memory(r->e, NULL);
     char key[KEY_MAX + 1];
     memcpy(key, name.p, name.n);
     key[name.n] = 0;
@@ -187,7 +185,7 @@ static int read_key_value(gguf_reader *r)
         rc = read_string(r, strncmp(key, "tokenizer.", 10) == 0 ? TOKENIZER_STRING_MAX : STRING_MAX, &text);
         if (rc) return rc;
         if (!is_text(text)) return err_set(r->e, ERR_FORMAT, "GGUF key \"%s\" is not UTF-8 text", key);
-        rc = add_text(r->config, key, text) ? OK : no_memory(r);
+        rc = add_text(r->config, key, text) ? OK : err_memory(r->e, NULL);
     } else {
         rc = read_scalar(r, key, type, &value);
         if (!rc) rc = note_special(r, key, type, value);
@@ -282,7 +280,7 @@ static int list_one(ckpt *c, uint32_t file, gguf_reader *r, err *e)
     *r = (gguf_reader){
         .in = cursor_of(ckpt_file_bytes(c, file)), .c = c, .file = file, .alignment = GGUF_ALIGNMENT, .e = e};
     r->config = json_new_object();
-    int rc = r->config ? read_header(r) : no_memory(r);
+    int rc = r->config ? read_header(r) : err_memory(r->e, NULL);
     if (!rc) rc = read_tensors(r);
     map_free(&r->keys);
     ckpt_set_config(c, r->config);

@@ -201,7 +201,7 @@ static int set_config(ckpt *c, const llama2c_header *h, err *e)
               json_add_num(j, "seq_len", h->seq_len) && json_add_bool(j, "shared_classifier", h->shared_classifier) &&
               json_add_num(j, "version", h->version) && json_add_num(j, "group_size", h->group_size);
     ckpt_set_config(c, j);
-    return ok ? OK : err_set(e, ERR_MEMORY, "out of memory");
+    return ok ? OK : err_memory(e, NULL);
 }
 
 static int llama2c_list(ckpt *c, uint32_t file, err *e)

@@ -40,8 +40,6 @@ typedef struct pickle_reader {
 } pickle_reader;
 
 static int refuse_archive(pickle_reader *r, const char *why) { return err_set(r->e, ERR_FORMAT, "pickle: %s", why); }
-static int no_memory(pickle_reader *r) { return err_set(r->e, ERR_MEMORY, "out of memory"); }
-
 /* ---- containers */
 
 static bool is_root_pickle(span name, span *folder)
@@ -204,7 +202,7 @@ static int add_found(pickle_reader *r, const char *name, size_t n, const torch_t
     char *copy = arena_strn(&r->p.mem, name, n);
     if (!copy || !mem_grow((void **)&r->found, &r->cap, r->n + 1, sizeof *r->found) ||
         !map_put(&r->names, span_of(copy, n), (uint32_t)r->n))
-        return no_memory(r);
+        return err_memory(r->e, NULL);
     r->found[r->n++] = (found_tensor){copy, t};
     return OK;
 }
@@ -370,18 +368,18 @@ static int add_json(pickle_reader *r, json *to, const char *key, pv v, pv skip, 
         if (!torch_dtype_name(&r->p, v)) return OK;
         made = json_add_str(to, key, torch_dtype_name(&r->p, v));
     }
-    return made ? rc : no_memory(r);
+    return made ? rc : err_memory(r->e, NULL);
 }
 
 /* All plain values, the weights left out; nothing when there are none. */
 static int set_config(pickle_reader *r, pv weights)
 {
     json *all = json_new_object();
-    int rc = all ? OK : no_memory(r);
+    int rc = all ? OK : err_memory(r->e, NULL);
     if (!rc) rc = weights == r->root ? OK : add_members(r, all, r->root, weights, 0);
     if (!rc && json_first(all)) {
         json *copy = json_copy(all);
-        if (!copy) rc = no_memory(r);
+        if (!copy) rc = err_memory(r->e, NULL);
         else ckpt_set_metadata(r->c, copy);
         ckpt_set_config(r->c, all);
         return rc;
@@ -395,7 +393,7 @@ static int list_all(pickle_reader *r)
     char name[CKPT_NAME_MAX + 1];
     pv weights = r->root;
     r->known = mem_zero(r->p.n, 1);
-    if (!r->known) return no_memory(r);
+    if (!r->known) return err_memory(r->e, NULL);
     int rc = unwrap(r, &weights);
     if (!rc) rc = collect_tensors(r, weights, name, 0, 0);
     if (!rc && r->n == 0) rc = refuse_archive(r, "holds no tensors");

@@ -83,7 +83,7 @@ static int safetensors_list(ckpt *c, uint32_t file, err *e)
     for (const json *v = json_first(metadata); v && !rc; v = json_next(v))
         if (json_type(v) != JSON_STRING) rc = err_set(e, ERR_FORMAT, "__metadata__ may hold only strings");
     json *copy = rc || !metadata ? NULL : json_copy(metadata);
-    if (!rc && metadata && !copy) rc = err_set(e, ERR_MEMORY, "out of memory");
+    if (!rc && metadata && !copy) rc = err_memory(e, NULL);
     ckpt_set_metadata(c, copy);
     self_contained own = {0};
     if (!rc) rc = self_open(&own, metadata, e);

@@ -89,13 +89,12 @@ static void blend(float *value, const uint8_t *sums, span count, int64_t sets, i
 /* Stores n sums of squares, equally many for each of count.n / 4 matrices, as means over their counts (floats). */
 static int add_entry(importance *m, span name, const uint8_t *sums, int64_t n, span count, err *e)
 {
-    if (!mem_grow((void **)&m->entry, &m->cap, m->n + 1, sizeof *m->entry))
-        return err_set(e, ERR_MEMORY, "out of memory");
+    if (!mem_grow((void **)&m->entry, &m->cap, m->n + 1, sizeof *m->entry)) return err_memory(e, NULL);
     entry *t = &m->entry[m->n];
     *t = (entry){
         .name = mem_strn((const char *)name.p, name.n), .value = mem_array((uint64_t)n, sizeof(float)), .n = n};
     m->n++;
-    if (!t->name || !t->value) return err_set(e, ERR_MEMORY, "out of memory");
+    if (!t->name || !t->value) return err_memory(e, NULL);
     for (int64_t i = 0; i < n; i++) {
         float v = float_at(sums, i);
         if (!(v >= 0) || isinf(v))
@@ -103,7 +102,7 @@ static int add_entry(importance *m, span name, const uint8_t *sums, int64_t n, s
     }
     int64_t sets = (int64_t)(count.n / sizeof(float)), cols = n / sets;
     double *average = sets > 1 ? mem_array((uint64_t)cols, sizeof *average) : NULL;
-    if (sets > 1 && !average) return err_set(e, ERR_MEMORY, "out of memory");
+    if (sets > 1 && !average) return err_memory(e, NULL);
     if (sets > 1) blend(t->value, sums, count, sets, cols, average);
     double rows = rows_at(count, 0);
     for (int64_t i = 0; sets == 1 && i < n; i++) t->value[i] = rows > 0 ? (float)(float_at(sums, i) / rows) : 0;
@@ -184,7 +183,7 @@ int importance_open_bytes(importance **out, span bytes, const char *name, err *e
 {
     *out = NULL;
     importance *m = mem_zero(1, sizeof *m);
-    if (!m) return err_set(e, ERR_MEMORY, "out of memory");
+    if (!m) return err_memory(e, NULL);
     int rc;
     if (bytes.n >= 4 && memcmp(bytes.p, "GGUF", 4) == 0) {
         ckpt *c;
@@ -273,7 +272,7 @@ int importance_write(const char *path, const importance_sums *s, size_t n, err *
     made *part = mem_zero(n, sizeof *part);
     write_tensor *t = mem_array(n, 2 * sizeof *t);
     gguf_pairs pairs = {0};
-    int rc = part && t ? OK : err_set(e, ERR_MEMORY, "out of memory");
+    int rc = part && t ? OK : err_memory(e, NULL);
     for (size_t i = 0; i < n && !rc; i++) {
         part[i].of = &s[i];
         snprintf(part[i].name[0], sizeof part[i].name[0], "%s.in_sum2", s[i].name);

@@ -23,7 +23,7 @@ static int write_header(npy *n, err *e)
     buf_byte(&b, '\n');
     if (b.bad) {
         buf_free(&b);
-        return err_set(e, ERR_MEMORY, "out of memory");
+        return err_memory(e, NULL);
     }
     b.p[8] = (uint8_t)(b.n - START);
     b.p[9] = (uint8_t)((b.n - START) >> 8);
@@ -36,7 +36,7 @@ int npy_create(npy **out, const char *path, int64_t rows, int64_t cols, err *e)
 {
     *out = NULL;
     npy *n = mem_zero(1, sizeof *n);
-    if (!n) return err_set(e, ERR_MEMORY, "out of memory");
+    if (!n) return err_memory(e, NULL);
     n->rows = rows;
     n->cols = cols;
     int rc = file_create(&n->to, path, e);

@@ -40,7 +40,7 @@ static int short_of_memory(pickle_run *m)
 {
     if (m->p->n >= VALUES_MAX || m->p->items >= ITEMS_MAX || m->p->bytes > decoded_max)
         return err_set(m->e, ERR_LIMIT, "pickle: more than %d values", VALUES_MAX);
-    return err_set(m->e, ERR_MEMORY, "out of memory");
+    return err_memory(m->e, NULL);
 }
 
 /* ---- values */

@@ -73,8 +73,6 @@ static const torch_global globals[] = {
 enum { GLOBALS = sizeof globals / sizeof *globals };
 
 static int refuse_tensor(err *e, const char *why) { return err_set(e, ERR_FORMAT, "pickle: %s", why); }
-static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory"); }
-
 static int find_global(void *self, span module, span name, int64_t *number, err *e)
 {
     (void)self;
@@ -126,9 +124,10 @@ static bool get_sizes(const pickle *p, pv v, int *n, int64_t *out)
 static int new_object(pickle *p, int kind, const void *object, size_t bytes, pv *result, err *e)
 {
     void *copy = arena_alloc(&p->mem, bytes);
-    if (!copy) return no_memory(e);
+    if (!copy) return err_memory(e, NULL);
     if (bytes) memcpy(copy, object, bytes);
-    return pickle_new(p, (pickle_value){.kind = PV_OBJECT, .i = kind, .object = copy}, result) ? OK : no_memory(e);
+    return pickle_new(p, (pickle_value){.kind = PV_OBJECT, .i = kind, .object = copy}, result) ? OK
+                                                                                               : err_memory(e, NULL);
 }
 
 /* ---- tensors */
@@ -198,7 +197,7 @@ static int make_typed(pickle *p, const pickle_value *a, pv *result, err *e)
 /* OrderedDict([(key, value), ...]) as old pickles have it; each pair is a list or tuple. */
 static int make_dict(pickle *p, const pickle_value *a, pv *result, err *e)
 {
-    if (!pickle_new(p, (pickle_value){.kind = PV_DICT}, result)) return no_memory(e);
+    if (!pickle_new(p, (pickle_value){.kind = PV_DICT}, result)) return err_memory(e, NULL);
     if (a->n == 0) return OK;
     pickle_value pairs = *pickle_at(p, a->item[0]);
     if (a->n != 1 || pairs.kind != PV_LIST) return refuse_tensor(e, "an OrderedDict made of something unexpected");
@@ -207,7 +206,7 @@ static int make_dict(pickle *p, const pickle_value *a, pv *result, err *e)
         if ((pair->kind != PV_LIST && pair->kind != PV_TUPLE) || pair->n != 2)
             return refuse_tensor(e, "an OrderedDict made of something unexpected");
         if (!pickle_push_item(p, *result, pair->item[0]) || !pickle_push_item(p, *result, pair->item[1]))
-            return no_memory(e);
+            return err_memory(e, NULL);
     }
     return OK;
 }
@@ -219,7 +218,7 @@ static int make_same(pickle *p, const pickle_value *a, pv_kind kind, pv *result,
     pickle_value v = *pickle_at(p, a->item[0]);
     v.kind = kind;
     v.cap = v.n; /* the items are shared: growing must copy them */
-    return pickle_new(p, v, result) ? OK : no_memory(e);
+    return pickle_new(p, v, result) ? OK : err_memory(e, NULL);
 }
 
 static int call_role(pickle *p, torch_role role, const pickle_value *a, pv *result, err *e)
@@ -260,7 +259,7 @@ static int find_blob(torch_world *w, span key, const torch_storage *s, uint32_t 
     *out = map_get(&w->keys, key);
     if (*out != MAP_NONE) return OK;
     if (!mem_grow((void **)&w->blob, &w->cap, w->n + 1, sizeof *w->blob) || !map_put(&w->keys, key, (uint32_t)w->n))
-        return no_memory(e);
+        return err_memory(e, NULL);
     *out = (uint32_t)w->n;
     w->blob[w->n++] = (torch_blob){.key = key, .element = dtype_info[s->type].bytes, .count = s->count};
     return OK;

@@ -10,8 +10,6 @@
 
 enum { SHAPE_TEXT_MAX = 200 };
 
-static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory"); }
-
 int self_open(self_contained *s, const json *metadata, err *e)
 {
     *s = (self_contained){0};
@@ -21,10 +19,10 @@ int self_open(self_contained *s, const json *metadata, err *e)
         return err_set(e, ERR_FORMAT, SELF_LAYOUT " is \"%.40s\": written by another version of inferflow; known is %s",
                        layout, SELF_VERSION);
     size_t n = json_count(metadata), i = 0;
-    if (!(s->value = mem_array(n, sizeof *s->value))) return no_memory(e);
+    if (!(s->value = mem_array(n, sizeof *s->value))) return err_memory(e, NULL);
     for (const json *m = json_first(metadata); m; m = json_next(m), i++) {
         s->value[i] = m;
-        if (!map_put(&s->by_key, span_str(json_key(m)), (uint32_t)i)) return no_memory(e);
+        if (!map_put(&s->by_key, span_str(json_key(m)), (uint32_t)i)) return err_memory(e, NULL);
     }
     s->metadata = metadata;
     return OK;
@@ -80,7 +78,7 @@ int self_files(const json *metadata, arena *mem, const held_file **files, size_t
     size_t k = strlen(SELF_FILE), k64 = strlen(SELF_BASE64);
     held_file *list = arena_array(mem, json_count(metadata), sizeof *list);
     *n = 0;
-    if (!list) return no_memory(e);
+    if (!list) return err_memory(e, NULL);
     for (const json *m = json_first(metadata); m; m = json_next(m)) {
         const char *key = json_key(m), *text = json_str(m, "");
         if (strncmp(key, SELF_FILE, k) == 0) list[(*n)++] = (held_file){key + k, span_str(text)};
@@ -91,7 +89,7 @@ int self_files(const json *metadata, arena *mem, const held_file **files, size_t
         list[(*n)++] = (held_file){key + k64, span_of(own, bytes.n)};
         bool short_of_memory = bytes.bad;
         buf_free(&bytes);
-        if (short_of_memory || (well && !own)) return no_memory(e);
+        if (short_of_memory || (well && !own)) return err_memory(e, NULL);
         if (!well) return err_set(e, ERR_FORMAT, "%.80s in __metadata__ is not base64", key);
     }
     *files = list;
@@ -108,5 +106,5 @@ int self_add_file(json *metadata, const char *name, span bytes, err *e)
     bool added = !key.bad && !value.bad && json_add_str(metadata, buf_cstr(&key), buf_cstr(&value));
     buf_free(&key);
     buf_free(&value);
-    return added ? OK : no_memory(e);
+    return added ? OK : err_memory(e, NULL);
 }

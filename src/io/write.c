@@ -88,7 +88,7 @@ int write_rows(file_out *f, const write_tensor *t, int threads, err *e)
     c.values = mem_array(step, c.cols * sizeof *c.values);
     c.encoded = mem_array(step, c.row_bytes);
     c.raw = mem_array(step, sizeof *c.raw);
-    int rc = c.values && c.encoded && c.raw ? OK : err_set(e, ERR_MEMORY, "out of memory");
+    int rc = c.values && c.encoded && c.raw ? OK : err_memory(e, NULL);
     for (; c.from < rows && !rc; c.from += c.n) {
         c.n = rows - c.from < step ? rows - c.from : step;
         rc = write_chunk(f, &c, threads, e);

@@ -58,7 +58,7 @@ static int add_tensor(buf *b, const write_tensor *t, uint64_t *offset, err *e)
 int write_gguf_header(buf *out, const gguf_pairs *pairs, const write_tensor *t, size_t n, err *e)
 {
     uint64_t offset = 0;
-    int rc = pairs->bad ? err_set(e, ERR_MEMORY, "out of memory") : OK;
+    int rc = pairs->bad ? err_memory(e, NULL) : OK;
     buf_str(out, "GGUF");
     buf_uint(out, GGUF_VERSION, 4);
     buf_uint(out, n, 8);
@@ -68,7 +68,7 @@ int write_gguf_header(buf *out, const gguf_pairs *pairs, const write_tensor *t, 
             if (is_general(&pairs->pair[i]) == general) add_pair(out, &pairs->pair[i]);
     for (size_t i = 0; i < n && !rc; i++) rc = add_tensor(out, &t[i], &offset, e);
     while (!out->bad && out->n % GGUF_ALIGNMENT) buf_byte(out, 0);
-    return !rc && out->bad ? err_set(e, ERR_MEMORY, "out of memory") : rc;
+    return !rc && out->bad ? err_memory(e, NULL) : rc;
 }
 
 int write_gguf(const char *path, const gguf_pairs *pairs, const write_tensor *t, size_t n, int threads, err *e)

@@ -77,7 +77,7 @@ static int make_header(buf *out, const write_tensor *const *sorted, size_t n, co
     *bytes = offset;
     buf_uint(out, text.n, 8);
     buf_add(out, text.p, text.n);
-    if (!rc && (text.bad || out->bad)) rc = err_set(e, ERR_MEMORY, "out of memory");
+    if (!rc && (text.bad || out->bad)) rc = err_memory(e, NULL);
     buf_free(&text);
     return rc;
 }
@@ -87,7 +87,7 @@ int write_safetensors(const char *path, const write_tensor *t, size_t n, const j
     buf header = {0};
     file_out *f = NULL;
     const write_tensor **sorted = mem_array(n, sizeof *sorted);
-    if (!sorted) return err_set(e, ERR_MEMORY, "out of memory");
+    if (!sorted) return err_memory(e, NULL);
     for (size_t i = 0; i < n; i++) sorted[i] = &t[i];
     if (n) qsort(sorted, n, sizeof *sorted, by_type_and_name);
     uint64_t bytes;

@@ -160,7 +160,7 @@ int zip_list(zip *z, span file, err *e)
     if (end.entries > ENTRIES_MAX || end.entries > end.size / CENTRAL_SIZE)
         return refuse_zip(e, "more entries than the directory can hold");
     z->entry = mem_zero(end.entries, sizeof *z->entry);
-    if (!z->entry || !map_reserve(&z->names, end.entries)) return err_set(e, ERR_MEMORY, "out of memory");
+    if (!z->entry || !map_reserve(&z->names, end.entries)) return err_memory(e, NULL);
     cursor c = cursor_of(span_of(file.p + end.offset, (size_t)end.size));
     for (uint64_t i = 0; i < end.entries; i++)
         if ((rc = read_entry(file, end.offset, &c, &z->entry[i], e))) return rc;
@@ -170,7 +170,7 @@ int zip_list(zip *z, span file, err *e)
         if (i && z->entry[i - 1].offset + z->entry[i - 1].bytes > z->entry[i].header)
             return refuse_zip(e, "two entries overlap");
         if (map_get(&z->names, z->entry[i].name) != MAP_NONE) return refuse_zip(e, "a name appears twice");
-        if (!map_put(&z->names, z->entry[i].name, i)) return err_set(e, ERR_MEMORY, "out of memory");
+        if (!map_put(&z->names, z->entry[i].name, i)) return err_memory(e, NULL);
     }
     return OK;
 }

@@ -37,7 +37,7 @@ int jinja_open(jinja **out, span source, err *e)
     jinja *t = copy ? arena_alloc(&r.mem, sizeof *t) : NULL;
     if (!t) {
         arena_free(&r.mem);
-        return err_set(e, ERR_MEMORY, "out of memory for the template");
+        return err_memory(e, "the template");
     }
     t->source = span_of(copy, source.n);
     if (!parse_guarded(&r, t->source, &root)) {
@@ -86,7 +86,7 @@ int jinja_render(const jinja *t, const jinja_input *in, jinja_output *out, err *
         buf_add(&out->text, text.p ? (const void *)text.p : "", text.n);
         if (text.user) buf_add(&out->user, text.user, text.n);
         for (size_t i = 0; !text.user && i < text.n; i++) buf_byte(&out->user, 0);
-        if (out->text.bad || out->user.bad) ok = err_set(r.e, ERR_MEMORY, "out of memory for the rendering") == OK;
+        if (out->text.bad || out->user.bad) ok = err_memory(r.e, "the rendering") == OK;
     }
     arena_free(&r.mem);
     return ok ? OK : r.e->code;

@@ -158,7 +158,7 @@ static void list_all(const choice *c, buf *out)
 
 static int open_with(engine **g, choice *c, buf *list, err *e)
 {
-    if (list->bad) return err_set(e, ERR_MEMORY, "out of memory for a list of devices");
+    if (list->bad) return err_memory(e, "a list of devices");
     c->o.devices = buf_cstr(list);
     return engine_of_model(g, c->m, keep_model, &c->o, e);
 }
@@ -273,7 +273,7 @@ static int try_best(choice *c, buf *out, err *e)
     int chosen = -1;
     bool tried[LAYOUT_KINDS] = {false};
     err last = {0};
-    if (n < 0) return err_set(e, ERR_MEMORY, "out of memory for lists of devices");
+    if (n < 0) return err_memory(e, "lists of devices");
     for (int i = 0; i < n; i++) {
         if (tried[list[i].kind]) continue;
         tried[list[i].kind] = true;
@@ -299,7 +299,7 @@ int auto_devices(buf *out, model *m, const engine_options *o, err *e)
 {
     choice *c = mem_zero(1, sizeof *c);
     engine *g = NULL;
-    if (!c) return err_set(e, ERR_MEMORY, "out of memory for a choice of devices");
+    if (!c) return err_memory(e, "a choice of devices");
     c->m = m;
     c->o = *o;
     c->o.peers = NULL;

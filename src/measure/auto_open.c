@@ -14,7 +14,7 @@ static int choose_devices(engine_options *o, buf *chosen, model *m, err *e)
     if (o->devices && strcmp(o->devices, "auto"))
         return err_set(e, ERR_USAGE, "--peers: nodes for --devices auto; --devices names others: give one of both");
     int rc = auto_devices(chosen, m, o, e);
-    if (!rc && chosen->bad) rc = err_set(e, ERR_MEMORY, "out of memory for a list of devices");
+    if (!rc && chosen->bad) rc = err_memory(e, "a list of devices");
     o->devices = rc ? NULL : buf_cstr(chosen);
     return rc;
 }

@@ -7,7 +7,7 @@
 int busy_open(busy_marks *m, const engine *g, err *e)
 {
     *m = (busy_marks){.of = mem_array(DEVICES_MAX, sizeof *m->of)};
-    if (!m->of) return err_set(e, ERR_MEMORY, "out of memory for times of devices");
+    if (!m->of) return err_memory(e, "times of devices");
     busy_mark(m, g);
     return OK;
 }

@@ -84,7 +84,7 @@ int divergence_open(divergence **out, engine *tested, engine *reference, err *e)
     if (t->generates != r->generates)
         return err_set(e, ERR_USAGE, "one model is an encoder, the other continues a text");
     divergence *d = mem_zero(1, sizeof *d);
-    if (!d) return err_set(e, ERR_MEMORY, "out of memory");
+    if (!d) return err_memory(e, NULL);
     d->tested = tested;
     d->reference = reference;
     d->n_vocab = t->n_vocab;

@@ -54,14 +54,13 @@ int embedding_tokenize(const engine *g, span text, const span *second, bool *cut
     if (cut) *cut = false;
     if (!engine_tokenizer(g)) return err_set(e, ERR_USAGE, "this model has no tokenizer: give --tokenizer, or ids");
     if (i->embed_prompt && !second) {
-        if (!buf_str(&joined, i->embed_prompt) || !buf_add(&joined, text.p, text.n))
-            return err_set(e, ERR_MEMORY, "out of memory for a text");
+        if (!buf_str(&joined, i->embed_prompt) || !buf_add(&joined, text.p, text.n)) return err_memory(e, "a text");
         text = buf_span(&joined);
     }
     int rc = encode_pair(g, text, second, most, ids, types, e);
     if (!rc && cut && ids->n - ids0 >= most) rc = was_cut(g, text, second, most, cut, e);
     if (!rc && ids->n == ids0 && i->bos >= 0 && !(token_list_add(ids, i->bos) && token_list_add(types, 0)))
-        rc = err_set(e, ERR_MEMORY, "out of memory for a text");
+        rc = err_memory(e, "a text");
     if (!rc && ids->n == ids0) rc = err_set(e, ERR_USAGE, "the text has no tokens");
     buf_free(&joined);
     return rc;

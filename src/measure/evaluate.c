@@ -97,7 +97,7 @@ int engine_eval_query(engine *g, const query *q, int layer, rows_fn on_rows, voi
     s->want_all = layer < 0 || g->prog->tensors[g->prog->hidden[layer]].axis == AXIS_OUT;
     if (layer >= 0) {
         tapped = mem_array((size_t)g->chunk * (size_t)engine_width(g, layer), sizeof *tapped);
-        if (!tapped) rc = err_set(e, ERR_MEMORY, "out of memory for hidden states");
+        if (!tapped) rc = err_memory(e, "hidden states");
     }
     if (!rc) rc = session_admit(g, s, e);
     const tap t = {.what = layer >= 0 ? g->prog->hidden[layer] : 0, .to = tapped};

@@ -42,7 +42,7 @@ static int run_attempt(attempt *a, int64_t prompt, int tokens, double *first, er
     const engine_info *info = &a->g->info;
     const int32_t n_vocab = info->n_enc_vocab ? info->n_enc_vocab : info->n_vocab;
     int32_t *ids = mem_array((size_t)prompt, sizeof *ids);
-    if (!ids) return err_set(e, ERR_MEMORY, "out of memory for a prompt");
+    if (!ids) return err_memory(e, "a prompt");
     for (int64_t i = 0; i < prompt; i++) ids[i] = (int32_t)(rng_bits(1, 2, (uint64_t)i) % (uint64_t)n_vocab);
     query q = {.ids = ids,
                .n_ids = (size_t)prompt,
@@ -142,7 +142,7 @@ int forecast_make(forecast *out, engine *g, int64_t prompt, err *e)
     int rc = busy_open(&a.marks, g, e);
     *out = (forecast){.prompt = prompt < room ? prompt : room > 0 ? room : 1};
     out->busy = mem_zero((size_t)a.marks.n + 1, sizeof *out->busy);
-    if (!rc && !out->busy) rc = err_set(e, ERR_MEMORY, "out of memory for times of devices");
+    if (!rc && !out->busy) rc = err_memory(e, "times of devices");
     if (!rc) rc = run_attempt(&a, 1, 2, &unused, e); /* pages and caches are touched */
     if (!rc) rc = try_prompts(&a, out->prompt, &out->first, e);
     if (!rc && !generates) {

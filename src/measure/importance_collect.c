@@ -75,7 +75,7 @@ static int add_input(importance_sum *s, const op *o, err *e)
     if (table) t->parts = p->weights[p->tensors[o->in[1]].weight].parts;
     t->square = mem_zero((uint64_t)t->parts, (uint64_t)t->cols * sizeof *t->square);
     t->count = mem_zero((uint64_t)t->parts, sizeof *t->count);
-    if ((table && !t->table) || !t->square || !t->count) return err_set(e, ERR_MEMORY, "out of memory");
+    if ((table && !t->table) || !t->square || !t->count) return err_memory(e, NULL);
     s->taps[s->n_tap++] = (tap){.what = t->x, .take = add_rows, .self = t};
     return OK;
 }
@@ -89,11 +89,11 @@ int importance_sum_open(importance_sum **out, engine *g, err *e)
         return err_set(e, ERR_USAGE,
                        "importance looks at whole rows: --devices may divide layers (';'), not heads ('&')");
     importance_sum *s = mem_zero(1, sizeof *s);
-    if (!s) return err_set(e, ERR_MEMORY, "out of memory");
+    if (!s) return err_memory(e, NULL);
     s->g = g;
     s->taps = mem_zero(2 * (uint64_t)p->n_op, sizeof *s->taps);
     s->inputs = mem_zero(p->n_op, sizeof *s->inputs);
-    int rc = s->taps && s->inputs ? OK : err_set(e, ERR_MEMORY, "out of memory");
+    int rc = s->taps && s->inputs ? OK : err_memory(e, NULL);
     for (uint32_t i = 0; i < p->n_op && !rc; i++)
         if (is_matmul(p, &p->ops[i]) && !input_of(s, &p->ops[i])) rc = add_input(s, &p->ops[i], e);
     if (!rc) *out = s;
@@ -151,7 +151,7 @@ int importance_sum_write(const importance_sum *s, const char *path, err *e)
     size_t n = 0;
     gguf_names *names = NULL;
     importance_sums *m = mem_zero(p->n_op, sizeof *m);
-    int rc = m ? gguf_names_open(&names, s->g->model, e) : err_set(e, ERR_MEMORY, "out of memory");
+    int rc = m ? gguf_names_open(&names, s->g->model, e) : err_memory(e, NULL);
     for (uint32_t i = 0; i < p->n_op && !rc; i++) {
         const op *o = &p->ops[i];
         const input *t = is_matmul(p, o) ? input_of(s, o) : NULL;

@@ -28,7 +28,7 @@ int windows_each(const engine *g, const int32_t *ids, size_t n, const windows *w
     int rc = check_windows(g, total, w, e);
     if (rc) return rc;
     int32_t *copy = mem_array((size_t)w->window, sizeof *copy);
-    if (!copy) return err_set(e, ERR_MEMORY, "out of memory for a window");
+    if (!copy) return err_memory(e, "a window");
     for (int64_t begin = 0; !rc; begin += step) {
         int64_t end = begin + w->window < total ? begin + w->window : total;
         if (!w->stride && begin + w->window > total) break;

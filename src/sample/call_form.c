@@ -31,7 +31,7 @@ static span spell(grammar_builder *b, const token_trie *t, const char *literal, 
         p += longest ? longest : 1;
     }
     phrase *kept = phrase_text(b, buf_span(&out));
-    if (out.bad) err_set(b->e, ERR_MEMORY, "out of memory compiling the form of tool calls");
+    if (out.bad) err_memory(b->e, "the form of tool calls");
     buf_free(&out);
     return kept ? kept->text : (span){0};
 }
@@ -80,8 +80,7 @@ static phrase *all_calls(grammar_builder *b, const call_forms *f, const token_tr
                  .before = arena_array(&b->mem, f->n + 1, sizeof *s.before),
                  .after = arena_array(&b->mem, f->n + 1, sizeof *s.after),
                  .arguments = arena_array(&b->mem, f->n + 1, sizeof *s.arguments)};
-    if (!s.before || !s.after || !s.arguments)
-        err_set(b->e, ERR_MEMORY, "out of memory compiling the form of tool calls");
+    if (!s.before || !s.after || !s.arguments) err_memory(b->e, "the form of tool calls");
     json_tags tags = {0};
     if (f->key) {
         tags.key = spell(b, t, f->key, f->special);
@@ -163,7 +162,7 @@ int call_form_compile(grammar **out, const json *from, const token_trie *t, err 
                     .several = json_bool(json_get(from, "several"), false),
                     .required = json_bool(json_get(from, "required"), false)};
     *out = NULL;
-    if (!form) err_set(&own, ERR_MEMORY, "out of memory compiling the form of tool calls");
+    if (!form) err_memory(&own, "the form of tool calls");
     else if (json_type(list) != JSON_ARRAY || !json_count(list))
         err_set(&own, ERR_FORMAT, "form: expected an array of forms of calls");
     for (const json *m = own.code ? NULL : json_first(list); m && !own.code; m = json_next(m))

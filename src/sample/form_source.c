@@ -55,7 +55,7 @@ static int compile_regex(grammar **out, span source, const token_trie *t, err *e
     err own = {0};
     grammar_builder_open(&b, &own);
     const char *text = arena_strn(&b.mem, (const char *)source.p, source.n);
-    if (!text) err_set(&own, ERR_MEMORY, "out of memory compiling a pattern");
+    if (!text) err_memory(&own, "a pattern");
     else if (strlen(text) != source.n) err_set(&own, ERR_FORMAT, "a pattern cannot hold NUL");
     return open_phrase(out, &b, own.code ? NULL : pattern_of_text(&b, text), "regex", t, e);
 }

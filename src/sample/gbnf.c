@@ -121,7 +121,7 @@ static phrase *parse_literal(parser *p)
     p->at++;
     while (peek_char(p) != '"' && take_char(p, '"', &c)) buf_add(&text, bytes, utf8_encode(c, bytes));
     p->at++;
-    if (text.bad) err_set(p->b.e, ERR_MEMORY, "out of memory compiling a grammar");
+    if (text.bad) err_memory(p->b.e, "a grammar");
     phrase *x = has_failed(p) ? NULL : phrase_text(&p->b, buf_span(&text));
     buf_free(&text);
     return x;

@@ -37,7 +37,7 @@ struct grammar {
 int grammar_open(grammar **out, grammar_builder *b, uint32_t root, const token_trie *t)
 {
     grammar *g = *out = b->e->code ? NULL : mem_zero(1, sizeof *g);
-    if (!g) err_set(b->e, ERR_MEMORY, "out of memory for a grammar");
+    if (!g) err_memory(b->e, "a grammar");
     int rc = b->e->code;
     if (g) {
         g->references = 1;
@@ -53,8 +53,7 @@ int grammar_open(grammar **out, grammar_builder *b, uint32_t root, const token_t
         g->mask = mem_array(g->n_mask, t->n_word * sizeof *g->mask);
         g->mask_of = mem_zero(g->n_mask, sizeof *g->mask_of);
         g->mark = mem_zero(t->n_word, 64);
-        if (!g->mask || !g->mask_of || !g->mark)
-            rc = err_set(b->e, ERR_MEMORY, "out of memory for the masks of a grammar");
+        if (!g->mask || !g->mask_of || !g->mark) rc = err_memory(b->e, "the masks of a grammar");
     }
     if (!rc) rc = plain_masks_open(&g->plain, t, b->e);
     if (rc && g) {
@@ -91,7 +90,7 @@ int grammar_set_source(grammar *g, int kind, span source, err *e)
 {
     g->kind = kind;
     buf_add(&g->source, source.p, source.n);
-    return g->source.bad ? err_set(e, ERR_MEMORY, "out of memory for a grammar") : OK;
+    return g->source.bad ? err_memory(e, "a grammar") : OK;
 }
 
 int grammar_source(const grammar *g, span *source)

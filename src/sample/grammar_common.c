@@ -39,7 +39,7 @@ static uint32_t pair_of(walk *w, uint32_t a, uint32_t b)
     void *p = c->node;
     if (!grammar_builder_good(w->by, c->cap * sizeof *c->node + c->slots * sizeof *c->slot)) return 0;
     if ((c->n >= c->slots / 2 && !more_slots(c)) || !mem_grow(&p, &c->cap, c->n + 1, sizeof *c->node)) {
-        err_set(w->by->e, ERR_MEMORY, "out of memory compiling a grammar");
+        err_memory(w->by->e, "a grammar");
         return 0;
     }
     c->node = p;

@@ -23,7 +23,7 @@ static uint32_t add_node(maker *m, node_kind kind, uint32_t next, uint32_t arg)
     void *p = g->node;
     if (!grammar_builder_good(m->b, g->cap * sizeof *g->node)) return 0;
     if (g->n >= NODES_MAX || !mem_grow(&p, &g->cap, g->n + 1, sizeof *g->node)) {
-        err_set(m->b->e, ERR_MEMORY, "out of memory compiling a grammar");
+        err_memory(m->b->e, "a grammar");
         return 0;
     }
     g->node = p;
@@ -43,7 +43,7 @@ static uint32_t add_set(maker *m, const byte_set *set, uint32_t next)
         if (own) *own = *set;
         if (!own || !mem_grow(&p, &g->cap_set, g->n_set + 1, sizeof *set) ||
             !map_put(&m->sets, span_of(own, sizeof *own), at)) {
-            err_set(m->b->e, ERR_MEMORY, "out of memory compiling a grammar");
+            err_memory(m->b->e, "a grammar");
             return 0;
         }
         g->set = p;
@@ -235,7 +235,7 @@ static void check_left_recursion(maker *m)
     bool ok = s.state && s.open && s.todo_at && s.seen;
     for (size_t i = 0; i < n && ok && !m->b->e->code; i++)
         if (m->g->node[m->g->entry[i]].alive) ok = look_from(&s, (uint32_t)i);
-    if (!ok) err_set(m->b->e, ERR_MEMORY, "out of memory compiling a grammar");
+    if (!ok) err_memory(m->b->e, "a grammar");
     mem_free(s.state);
     mem_free(s.open);
     mem_free(s.todo_at);
@@ -277,7 +277,7 @@ static void put_rules(maker *m, uint32_t root)
             err_set(b->e, ERR_FORMAT, "rule '%.*s' is not defined", (int)(r.name.n < 200 ? r.name.n : 200),
                     (const char *)r.name.p);
         } else if (!mem_grow(&p, &cap, i + 1, sizeof *g->entry)) {
-            err_set(b->e, ERR_MEMORY, "out of memory compiling a grammar");
+            err_memory(b->e, "a grammar");
         } else {
             g->entry = p;
             g->entry[i] = put_phrase(m, r.body, 0);

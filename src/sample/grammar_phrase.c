@@ -41,7 +41,7 @@ static void *take_memory(grammar_builder *b, size_t count, size_t size)
     if (!mem_mul(count, size, &bytes)) bytes = SIZE_MAX;
     if (!grammar_builder_good(b, bytes)) return NULL;
     void *p = arena_alloc(&b->mem, bytes);
-    if (!p) err_set(b->e, ERR_MEMORY, "out of memory compiling a grammar");
+    if (!p) err_memory(b->e, "a grammar");
     return p;
 }
 
@@ -59,7 +59,7 @@ uint32_t grammar_rule_new(grammar_builder *b, span name, phrase *body)
     const span own = copy_text(b, name);
     if (!grammar_builder_good(b, sizeof *b->rule)) return 0;
     if (!mem_grow(&p, &b->cap_rule, b->n_rule + 1, sizeof *b->rule)) {
-        err_set(b->e, ERR_MEMORY, "out of memory compiling a grammar");
+        err_memory(b->e, "a grammar");
         return 0;
     }
     b->rule = p;
@@ -72,8 +72,7 @@ uint32_t grammar_rule_named(grammar_builder *b, span name)
     uint32_t at = map_get(&b->names, name);
     if (at != MAP_NONE) return at;
     at = grammar_rule_new(b, name, NULL);
-    if (!b->e->code && !map_put(&b->names, b->rule[at].name, at))
-        err_set(b->e, ERR_MEMORY, "out of memory compiling a grammar");
+    if (!b->e->code && !map_put(&b->names, b->rule[at].name, at)) err_memory(b->e, "a grammar");
     return at;
 }
 

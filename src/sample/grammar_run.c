@@ -211,7 +211,7 @@ int grammar_run_open(grammar_run *r, const grammar_nodes *g, err *e)
     if (!r->cell || !r->old || !r->kept || !r->path || !r->cell_slot || !r->state || !r->state_slot || !r->member ||
         !r->go || !r->pass || !r->seen || !r->todo || !r->found) {
         grammar_run_close(r);
-        return err_set(e, ERR_MEMORY, "out of memory for the states of a grammar");
+        return err_memory(e, "the states of a grammar");
     }
     begin_run(r);
     if (r->n_state > STATE_START) return OK;

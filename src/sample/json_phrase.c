@@ -110,7 +110,7 @@ void json_phrases_open(json_phrases *j, grammar_builder *b)
 phrase *json_literal(json_phrases *j, const json *value)
 {
     buf text = {0};
-    if (!json_print(&text, value, false)) err_set(j->b->e, ERR_MEMORY, "out of memory compiling a schema");
+    if (!json_print(&text, value, false)) err_memory(j->b->e, "a schema");
     phrase *p = phrase_text(j->b, buf_span(&text));
     buf_free(&text);
     return p;
@@ -119,8 +119,7 @@ phrase *json_literal(json_phrases *j, const json *value)
 phrase *json_named_key(json_phrases *j, const char *name)
 {
     buf text = {0};
-    if (!json_quote(&text, span_str(name)) || !buf_byte(&text, ':'))
-        err_set(j->b->e, ERR_MEMORY, "out of memory compiling a schema");
+    if (!json_quote(&text, span_str(name)) || !buf_byte(&text, ':')) err_memory(j->b->e, "a schema");
     phrase *p = phrase_text(j->b, buf_span(&text));
     buf_free(&text);
     return phrase_both(j->b, p, j->space);
@@ -184,7 +183,7 @@ static phrase *other_name(json_phrases *j, phrase *plain, bool in_tag, const cha
     grammar_builder *b = j->b;
     const char **sorted = arena_array(&b->mem, n + 1, sizeof *sorted);
     if (!sorted) {
-        err_set(b->e, ERR_MEMORY, "out of memory compiling a schema");
+        err_memory(b->e, "a schema");
         return NULL;
     }
     for (size_t i = 0; i < n; i++) {

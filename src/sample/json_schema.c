@@ -386,7 +386,7 @@ phrase *schema_read_object(schema_reader *r, const json *schema, json_tags *tags
     property *p = arena_array(&b->mem, cap, sizeof *p);
     const char **names = arena_array(&b->mem, cap, sizeof *names);
     if (cap > PROPERTIES_MAX) return schema_refuse(r, "properties", "more than %d are not supported", PROPERTIES_MAX);
-    if (!p || !names) err_set(b->e, ERR_MEMORY, "out of memory compiling a schema");
+    if (!p || !names) err_memory(b->e, "a schema");
     if (b->e->code) return NULL;
     const size_t n = list_properties(r, schema, tags, p, names);
     for (size_t i = 0; i < n; i++) needed += p[i].required;
@@ -648,8 +648,7 @@ static phrase *read_reference(schema_reader *r, const json *ref)
             return phrase_rule(r->b, r->rules[i].rule);
     void *p = r->rules;
     const uint32_t rule = grammar_rule_new(r->b, span_str(json_str(ref, "")), NULL);
-    if (!mem_grow(&p, &r->cap_rules, r->n_rules + 1, sizeof *r->rules))
-        err_set(r->b->e, ERR_MEMORY, "out of memory compiling a schema");
+    if (!mem_grow(&p, &r->cap_rules, r->n_rules + 1, sizeof *r->rules)) err_memory(r->b->e, "a schema");
     if (has_failed(r)) return NULL;
     r->rules = p;
     r->rules[r->n_rules++] = (struct schema_rule){target, rule, r->raw != NULL};
@@ -736,7 +735,7 @@ uint32_t schema_read_whole(grammar_builder *b, const json *schema, json_tags *ta
     buf_str(&r.path, "#");
     json_phrases_open(&r.words, b);
     phrase *all = tags ? schema_read_tags(&r, schema, tags) : !schema ? r.words.object : read_schema(&r, schema);
-    if (r.path.bad) err_set(b->e, ERR_MEMORY, "out of memory compiling a schema");
+    if (r.path.bad) err_memory(b->e, "a schema");
     for (size_t i = 0; i < r.n_owned; i++) json_free(r.owned[i]);
     mem_free(r.owned);
     mem_free(r.rules);

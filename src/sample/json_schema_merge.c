@@ -28,7 +28,7 @@ static json *own_json(schema_reader *r, json *made)
     void *p = r->owned;
     if (!made || !mem_grow(&p, &r->cap_owned, r->n_owned + 1, sizeof *r->owned)) {
         json_free(made);
-        err_set(r->b->e, ERR_MEMORY, "out of memory compiling a schema");
+        err_memory(r->b->e, "a schema");
         return NULL;
     }
     r->owned = p;
@@ -47,7 +47,7 @@ static void copy_to(schema_reader *r, json *to, const char *key, const json *val
     r->copied += count_values(value);
     if (r->copied > SCHEMA_COPIED_MAX)
         err_set(r->b->e, ERR_LIMIT, "the schema is too large once allOf and anyOf are merged");
-    else if (!json_add_copy(to, key, value)) err_set(r->b->e, ERR_MEMORY, "out of memory compiling a schema");
+    else if (!json_add_copy(to, key, value)) err_memory(r->b->e, "a schema");
 }
 
 static void both_of(schema_reader *r, json *to, const char *key, const json *a, const json *b)

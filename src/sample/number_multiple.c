@@ -130,7 +130,7 @@ phrase *multiples_between(grammar_builder *b, const multiple *m, number_bound lo
 {
     walk *w = arena_array(&b->mem, 1, sizeof *w);
     if (!w) {
-        err_set(b->e, ERR_MEMORY, "out of memory compiling a schema");
+        err_memory(b->e, "a schema");
         return NULL;
     }
     *w = (walk){.b = b, .m = m};

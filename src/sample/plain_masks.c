@@ -6,7 +6,7 @@
 int plain_masks_open(plain_masks *m, const token_trie *t, err *e)
 {
     *m = (plain_masks){.t = t, .mask = mem_array(PLAIN_MASKS * t->n_word, sizeof *m->mask)};
-    return m->mask ? OK : err_set(e, ERR_MEMORY, "out of memory for the masks of a grammar");
+    return m->mask ? OK : err_memory(e, "the masks of a grammar");
 }
 
 void plain_masks_close(plain_masks *m) { mem_free(m->mask); }

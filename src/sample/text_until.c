@@ -85,7 +85,7 @@ void stop_rules_open(stop_rules *t, grammar_builder *b, span stop)
     if (!good)
         err_set(b->e, ERR_USAGE, "a text cannot be written before \"%.*s\"", (int)(stop.n < 40 ? stop.n : 40),
                 (const char *)stop.p);
-    if (!t->other) err_set(b->e, ERR_MEMORY, "out of memory compiling a grammar");
+    if (!t->other) err_memory(b->e, "a grammar");
     for (size_t k = 0; k < stop.n && !b->e->code; k++) t->other[k] = phrase_all_but(b, stop.p[0], stop.p[k]);
     if (!b->e->code) t->loop = new_row(t, stop.n, NULL, true, true);
 }
@@ -94,7 +94,7 @@ void stop_rules_open(stop_rules *t, grammar_builder *b, span stop)
 static uint32_t row_left(stop_rules *t, size_t n)
 {
     if (!t->left) t->left = arena_array(&t->b->mem, COUNTED_MAX + 1, sizeof *t->left);
-    if (!t->left) err_set(t->b->e, ERR_MEMORY, "out of memory compiling a grammar");
+    if (!t->left) err_memory(t->b->e, "a grammar");
     for (; t->n_left <= n && grammar_builder_good(t->b, 0); t->n_left++) {
         const uint32_t *next = t->n_left ? &t->left[t->n_left - 1] : NULL;
         t->left[t->n_left] = new_row(t, COUNTED_STATES, next, next != NULL, true);

@@ -57,7 +57,7 @@ static int read_bytes(token_trie *t, const trie_source *from, err *e)
     const bool bad = all.bad || one.bad;
     buf_free(&one);
     t->bytes = all.p;
-    return bad ? err_set(e, ERR_MEMORY, "out of memory for the bytes of a vocabulary") : OK;
+    return bad ? err_memory(e, "the bytes of a vocabulary") : OK;
 }
 
 typedef struct token {
@@ -140,7 +140,7 @@ static int make_nodes(token_trie *t, const token *sorted, size_t n, err *e)
     mem_free(w.node);
     mem_free(w.skip);
     mem_free(w.order);
-    return ok ? OK : err_set(e, ERR_MEMORY, "out of memory for the trie of a vocabulary");
+    return ok ? OK : err_memory(e, "the trie of a vocabulary");
 }
 
 int token_trie_open(token_trie **out, const trie_source *from, err *e)
@@ -155,7 +155,7 @@ int token_trie_open(token_trie **out, const trie_source *from, err *e)
     }
     token *sorted = mem_array((size_t)from->n_vocab + 1, sizeof *sorted);
     if (!t || !t->start || !t->buckets || !t->chars || !sorted) {
-        err_set(e, ERR_MEMORY, "out of memory for the bytes of a vocabulary");
+        err_memory(e, "the bytes of a vocabulary");
     } else {
         t->n_vocab = from->n_vocab;
         t->n_word = ((size_t)from->n_vocab + 63) / 64;

@@ -76,7 +76,7 @@ static int read_pieces(source *s, bool bert)
             joined.n = 0;
             if (!starts) buf_str(&joined, "##");
             buf_add(&joined, piece.p + (starts ? 3 : 0), piece.n - (starts ? 3 : 0));
-            if (joined.bad) rc = err_set(s->e, ERR_MEMORY, "%s: out of memory", s->path);
+            if (joined.bad) rc = err_memory(s->e, s->path);
             piece = buf_span(&joined);
         }
         if (!rc) rc = vocab_set(&s->t->voc, (int64_t)i, piece, flags_of(type), s->e);
@@ -119,7 +119,7 @@ static int read_spm(source *s, bool unigram_model)
     int rc = read_pieces(s, false);
     if (rc) return rc;
     m.score = mem_zero(t->voc.size, sizeof *m.score);
-    if (!m.score) return err_set(s->e, ERR_MEMORY, "%s: out of memory", s->path);
+    if (!m.score) return err_memory(s->e, s->path);
     bool byte[256] = {false};
     for (uint32_t i = 0; i < t->voc.size && !rc; i++) {
         m.score[i] = i < s->scores.count ? (float)ckpt_array_float(&s->scores, i) : 0;
@@ -238,6 +238,6 @@ int load_gguf_vocab(tokenizer *t, const ckpt *model, err *e)
     if (rc) return rc;
     tokenizer_config_guess_roles(t);
     const char *chat = json_str(json_get(s.meta, "tokenizer.chat_template"), NULL);
-    if (chat && !(t->chat_template = mem_str(chat))) rc = err_set(e, ERR_MEMORY, "%s: out of memory", s.path);
+    if (chat && !(t->chat_template = mem_str(chat))) rc = err_memory(e, s.path);
     return rc;
 }

@@ -19,8 +19,6 @@ typedef struct load {
     err *e;
 } load;
 
-static int no_memory(const load *l) { return err_set(l->e, ERR_MEMORY, "%s: out of memory", l->path); }
-
 static span str_span(const json *j) { return span_str(json_str(j, "")); }
 
 int hf_read_pieces(tokenizer *t, const json *root, const char *path, err *e)
@@ -64,8 +62,7 @@ int hf_add_merge(tokenizer *t, span a, span b, uint32_t rank, buf *joined, err *
     int32_t left = vocab_find(&t->voc, a), right = vocab_find(&t->voc, b);
     size_t skip = m->prefix.n && b.n >= m->prefix.n ? m->prefix.n : 0;
     joined->n = 0;
-    if (!buf_add(joined, a.p, a.n) || !buf_add(joined, b.p + skip, b.n - skip))
-        return err_set(e, ERR_MEMORY, "out of memory");
+    if (!buf_add(joined, a.p, a.n) || !buf_add(joined, b.p + skip, b.n - skip)) return err_memory(e, NULL);
     int32_t id = left < 0 || right < 0 ? -1 : vocab_find(&t->voc, buf_span(joined));
     if (id < 0)
         return err_set(e, ERR_FORMAT, "merge %u: \"%.*s\" + \"%.*s\": not in the vocabulary", rank,
@@ -106,13 +103,13 @@ static int index_words(tokenizer *t, err *e)
     bpe *b = &t->bp;
     const vocab *v = &t->voc;
     buf bytes = {0};
-    int rc = map_reserve(&b->word, v->size) ? OK : err_set(e, ERR_MEMORY, "out of memory");
+    int rc = map_reserve(&b->word, v->size) ? OK : err_memory(e, NULL);
     for (uint32_t id = 0; id < v->size && !rc; id++) {
         span p = v->piece[id];
         bytes.n = 0;
         if (!p.n || (v->flag[id] & (PIECE_SPECIAL | PIECE_EXTRA)) || (b->bytes && !byte_unspell(p, &bytes))) continue;
         span key = b->bytes ? tokenizer_keep(t, buf_span(&bytes)) : p;
-        if (t->short_of_memory || !map_put(&b->word, key, id)) rc = err_set(e, ERR_MEMORY, "out of memory");
+        if (t->short_of_memory || !map_put(&b->word, key, id)) rc = err_memory(e, NULL);
     }
     buf_free(&bytes);
     return rc;
@@ -212,7 +209,7 @@ static int read_unigram(load *l, const json *m)
         return err_set(l->e, ERR_FORMAT, "%s: model.vocab is not a list of pieces", l->path);
     int rc = vocab_reserve(&t->voc, n, l->e);
     u->score = mem_zero(n, sizeof *u->score);
-    if (!u->score) return no_memory(l);
+    if (!u->score) return err_memory(l->e, l->path);
     double min = 1e300;
     uint32_t id = 0;
     for (const json *p = json_first(list); p && !rc; p = json_next(p), id++) {

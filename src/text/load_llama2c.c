@@ -37,8 +37,7 @@ static int read_pieces(tokenizer *t, cursor *c, float **score, const char *path,
         if (c->bad) return err_set(e, ERR_FORMAT, "%s: ends inside piece %u", path, id);
         if (piece.n > PIECE_BYTES_MAX || !isfinite(f))
             return err_set(e, ERR_FORMAT, "%s: piece %u is malformed", path, id);
-        if (!mem_grow(&grown, &cap, (size_t)id + 1, sizeof **score))
-            return err_set(e, ERR_MEMORY, "%s: out of memory", path);
+        if (!mem_grow(&grown, &cap, (size_t)id + 1, sizeof **score)) return err_memory(e, path);
         *score = grown;
         (*score)[id] = f;
         unsigned flags = id == 0 ? PIECE_UNKNOWN : 0;

@@ -133,8 +133,7 @@ int spm_read(span file, spm_model *m, vocab *voc, const char *path, err *e)
     for (field f; !rc && next_field(&c, &f);) {
         if (f.wire != 2) continue;
         if (f.number == 1) {
-            if (!mem_grow(&score, &cap, (size_t)n + 1, sizeof *m->score))
-                rc = err_set(e, ERR_MEMORY, "%s: out of memory", path);
+            if (!mem_grow(&score, &cap, (size_t)n + 1, sizeof *m->score)) rc = err_memory(e, path);
             m->score = score;
             if (!rc) rc = read_piece(f.bytes, n, voc, &m->score[n], path, e);
             n++;
@@ -222,7 +221,7 @@ static int build_unigram(tokenizer *t, const spm_model *m, const char *path, err
     u->fall_back = m->fall_back;
     u->single = true;
     u->score = mem_zero(v->size, sizeof *u->score);
-    if (!u->score) return err_set(e, ERR_MEMORY, "out of memory reading the vocabulary");
+    if (!u->score) return err_memory(e, "the vocabulary");
     u->count = v->size;
     int rc = find_byte_pieces(t, m, u->byte_piece, path, e);
     float min = FLT_MAX; /* of the normal pieces */

@@ -15,8 +15,6 @@
 
 enum { SENTINELS_MAX = 1 << 16 };
 
-static int no_memory(const char *path, err *e) { return err_set(e, ERR_MEMORY, "%s: out of memory", path); }
-
 /* A vocabulary being put together, id after id. */
 typedef struct numbering {
     vocab *voc;
@@ -31,7 +29,7 @@ static void number_piece(numbering *n, span piece, unsigned flags, float score)
     void *p = n->score;
     if (n->rc) return;
     if (!mem_grow(&p, &n->cap, (size_t)n->voc->size + 1, sizeof score)) {
-        n->rc = err_set(n->e, ERR_MEMORY, "out of memory numbering the vocabulary");
+        n->rc = err_memory(n->e, "the vocabulary");
         return;
     }
     n->score = p;
@@ -218,12 +216,12 @@ int load_numbered_spm(tokenizer *t, const json *vocab_root, span spm, const char
     const tokenizer_class *c = class_find(s, BARE_SPM_NUMBERED);
     if (!c) return class_unknown(path, s, e);
     tokenizer *inner = tokenizer_new();
-    if (!inner) return no_memory(path, e);
+    if (!inner) return err_memory(e, path);
     int rc = load_spm(inner, spm, path, e);
     if (!rc) rc = hf_read_pieces(t, vocab_root, path, e);
     int32_t unk = rc ? -1 : tokenizer_id(t, "<unk>");
     if (!rc && unk < 0) rc = err_set(e, ERR_FORMAT, "%s: no \"<unk>\" in vocab.json", path);
-    if (!rc && !(t->number = numbers_of(t, &inner->voc, unk))) rc = no_memory(path, e);
+    if (!rc && !(t->number = numbers_of(t, &inner->voc, unk))) rc = err_memory(e, path);
     if (!rc) {
         take_model(t, inner, unk);
         t->dec.step[0].kind = c->languages ? DECODE_M2M100 : DECODE_MARIAN;

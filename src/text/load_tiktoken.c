@@ -107,12 +107,12 @@ int load_tiktoken(tokenizer *t, span file, const char *path, const char *pre, er
     bpe *b = &t->bp;
     uint32_t n = t->voc.size;
     b->rank = mem_array(n, sizeof *b->rank);
-    if (!b->rank || !map_reserve(&b->word, n)) return err_set(e, ERR_MEMORY, "%s: out of memory", path);
+    if (!b->rank || !map_reserve(&b->word, n)) return err_memory(e, path);
     for (int i = 0; i < 256; i++) b->unit[i] = -1;
     for (uint32_t id = 0; id < n; id++) {
         b->rank[id] = id;
         span p = t->voc.piece[id];
-        if (p.p && !map_put(&b->word, p, id)) return err_set(e, ERR_MEMORY, "%s: out of memory", path);
+        if (p.p && !map_put(&b->word, p, id)) return err_memory(e, path);
         if (p.n == 1) b->unit[p.p[0]] = (int32_t)id;
     }
     t->kind = "bpe";

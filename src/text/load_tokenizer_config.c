@@ -45,8 +45,7 @@ static int read_chat(char **out, const file_folder *in, err *e)
     if (rc) return rc;
     if (f.bytes.n > CONFIG_FILE_MAX) rc = err_set(e, ERR_LIMIT, "%s: larger than %d bytes", f.path, CONFIG_FILE_MAX);
     else rc = utf8_unmark(&f.bytes, f.path, e);
-    if (!rc && !(*out = mem_strn((const char *)f.bytes.p, f.bytes.n)))
-        rc = err_set(e, ERR_MEMORY, "%s: out of memory", f.path);
+    if (!rc && !(*out = mem_strn((const char *)f.bytes.p, f.bytes.n))) rc = err_memory(e, f.path);
     folder_file_close(&f);
     return rc;
 }
@@ -120,7 +119,7 @@ static int add_numbered(tokenizer *t, const json *list, bool keyed_by_id, err *e
 {
     size_t n = json_count(list), k = 0;
     numbered *order = mem_array(n, sizeof *order);
-    if (!order) return err_set(e, ERR_MEMORY, "out of memory for added tokens");
+    if (!order) return err_memory(e, "added tokens");
     for (const json *m = json_first(list); m; m = json_next(m), k++)
         order[k] = (numbered){keyed_by_id ? strtoll(json_key(m), NULL, 10) : json_int(m, -1), m};
     qsort(order, n, sizeof *order, by_id);
@@ -193,5 +192,5 @@ int tokenizer_config_apply(tokenizer *t, const tokenizer_config *s, err *e)
     if (!chat) return OK;
     mem_free(t->chat_template);
     t->chat_template = mem_str(chat);
-    return t->chat_template ? OK : err_set(e, ERR_MEMORY, "out of memory for the chat template");
+    return t->chat_template ? OK : err_memory(e, "the chat template");
 }

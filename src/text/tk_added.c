@@ -8,7 +8,7 @@
 int added_put(added_set *s, added_token t, err *e)
 {
     void *p = s->v;
-    if (!mem_grow(&p, &s->cap, s->n + 1, sizeof *s->v)) return err_set(e, ERR_MEMORY, "out of memory for added tokens");
+    if (!mem_grow(&p, &s->cap, s->n + 1, sizeof *s->v)) return err_memory(e, "added tokens");
     s->v = p;
     s->v[s->n] = t;
     s->has_special |= t.special;

@@ -13,8 +13,6 @@
 
 enum { SCAN_MAX = 24 };
 
-static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory in the tokenizer"); }
-
 static size_t pair_slot(const bpe *b, uint32_t left, uint32_t right)
 {
     uint64_t h = ((uint64_t)left << 32 | right) * 0x9e3779b97f4a7c15u;
@@ -35,7 +33,7 @@ int bpe_reserve(bpe *b, size_t n, err *e)
     size_t cap = 64;
     while (cap < n + n / 2) cap *= 2;
     b->pair = mem_array(cap, sizeof *b->pair);
-    if (!b->pair) return no_memory(e);
+    if (!b->pair) return err_memory(e, "the tokenizer");
     for (size_t i = 0; i < cap; i++) b->pair[i].id = UINT32_MAX;
     b->pair_cap = cap;
     return OK;
@@ -66,7 +64,7 @@ int bpe_rank_by_score(bpe *b, const float *score, err *e)
     const vocab *v = b->voc;
     scored *order = mem_array(v->size, sizeof *order);
     b->rank = mem_array(v->size, sizeof *b->rank);
-    int rc = order && b->rank && map_reserve(&b->word, v->size) ? OK : no_memory(e);
+    int rc = order && b->rank && map_reserve(&b->word, v->size) ? OK : err_memory(e, "the tokenizer");
     for (uint32_t i = 0; i < v->size && !rc; i++) order[i] = (scored){score[i], i};
     if (!rc) qsort(order, v->size, sizeof *order, best_first);
     uint32_t rank = 0;
@@ -75,7 +73,7 @@ int bpe_rank_by_score(bpe *b, const float *score, err *e)
         rank += i && order[i].score != order[i - 1].score;
         bool plain = v->piece[id].n && !(v->flag[id] & (PIECE_SPECIAL | PIECE_UNKNOWN | PIECE_BYTE));
         b->rank[id] = plain ? rank : UINT32_MAX;
-        if (plain && !map_put(&b->word, v->piece[id], id)) rc = no_memory(e);
+        if (plain && !map_put(&b->word, v->piece[id], id)) rc = err_memory(e, "the tokenizer");
     }
     mem_free(order);
     return rc;
@@ -388,17 +386,17 @@ static bool encode_cached(const bpe *b, bpe_work *w, span text, token_list *out)
 int bpe_encode(const bpe *b, bpe_work *w, span text, token_list *out, err *e)
 {
     if (text.n > INT32_MAX) return err_set(e, ERR_LIMIT, "text of more than 2 GiB");
-    if (!b->cut) return encode_cached(b, w, text, out) ? OK : no_memory(e);
+    if (!b->cut) return encode_cached(b, w, text, out) ? OK : err_memory(e, "the tokenizer");
     size_t start = 0, k = b->space.n;
     bool after_space = true;
     for (size_t i = 0; i < text.n;) {
         bool space = text.p[i] == b->space.p[0] && i + k <= text.n && memcmp(text.p + i, b->space.p, k) == 0;
         if (space && !after_space) {
-            if (!encode_cached(b, w, span_of(text.p + start, i - start), out)) return no_memory(e);
+            if (!encode_cached(b, w, span_of(text.p + start, i - start), out)) return err_memory(e, "the tokenizer");
             start = i;
         }
         after_space = space;
         i += space ? k : 1;
     }
-    return encode_cached(b, w, span_of(text.p + start, text.n - start), out) ? OK : no_memory(e);
+    return encode_cached(b, w, span_of(text.p + start, text.n - start), out) ? OK : err_memory(e, "the tokenizer");
 }

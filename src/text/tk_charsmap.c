@@ -18,7 +18,7 @@ int charsmap_open(charsmap *m, span blob, err *e)
     if (!utf8_is_valid(span_of(blob.p + 4 + bytes, blob.n - 4 - bytes)))
         return err_set(e, ERR_FORMAT, "precompiled character map: its texts are not UTF-8");
     m->blob = mem_alloc(blob.n);
-    if (!m->blob) return err_set(e, ERR_MEMORY, "out of memory for the character map");
+    if (!m->blob) return err_memory(e, "the character map");
     memcpy(m->blob, blob.p, blob.n);
     m->unit = m->blob + 4;
     m->units = bytes / 4;

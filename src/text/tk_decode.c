@@ -402,8 +402,6 @@ static const step_row rows[] = {
     [DECODE_LLAMA2C] = {llama2c_piece, .end = last_bytes, .joins = true},
 };
 
-static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory decoding"); }
-
 static working step_at(decode_stream *s, int i, buf *out, err *e)
 {
     return (working){s, i, -1, &s->d->step[i], &s->stage[i], out, e};
@@ -417,7 +415,7 @@ static int settle_token(const working *w, int rc, span tok, bool part)
         w->g->collect = true;
         buf_add(&w->g->hold, tok.p, tok.n);
     }
-    if (w->g->out.bad || w->g->hold.bad) return no_memory(w->e);
+    if (w->g->out.bad || w->g->hold.bad) return err_memory(w->e, "decoded text");
     return rc == KEPT || rc == COLLECT ? OK : push_next(w, rc == PASS ? tok : buf_span(&w->g->out), part);
 }
 
@@ -435,12 +433,12 @@ static int push_next(const working *w, span tok, bool part)
         working next = step_at(w->s, w->i + 1, w->out, w->e);
         return push_token(&next, tok, part);
     }
-    return buf_add(w->out, tok.p, tok.n) ? OK : no_memory(w->e);
+    return buf_add(w->out, tok.p, tok.n) ? OK : err_memory(w->e, "decoded text");
 }
 
 int decode_push(decode_stream *s, int32_t id, span piece, buf *out, err *e)
 {
-    if (!s->d->n) return buf_add(out, piece.p, piece.n) ? OK : no_memory(e);
+    if (!s->d->n) return buf_add(out, piece.p, piece.n) ? OK : err_memory(e, "decoded text");
     working w = step_at(s, 0, out, e);
     w.id = id;
     return push_token(&w, piece, false);

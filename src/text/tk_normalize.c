@@ -250,7 +250,7 @@ int norm_step_run(const norm_step *st, regex_work *rx, span in, bool first, buf 
     case NORM_BYTES: spell_bytes(in, out); break;
     case NORM_SENTENCEPIECE: normalize_sentencepiece(st, in, first, out); break;
     }
-    if (!rc && out->bad) rc = err_set(e, ERR_MEMORY, "out of memory normalizing text");
+    if (!rc && out->bad) rc = err_memory(e, "normalized text");
     return rc;
 }
 

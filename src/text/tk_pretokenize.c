@@ -88,8 +88,6 @@ static bool cut(cutter *c, size_t at, size_t end, bool match)
     return true;
 }
 
-static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory in the tokenizer"); }
-
 static int split_regex(const pretok_step *st, regex_work *rx, span text, text_piece p, piece_list *out, err *e)
 {
     cutter c = {out, st->behaviour, p.at, p.first, .at = p.at, .end = p.at};
@@ -97,13 +95,13 @@ static int split_regex(const pretok_step *st, regex_work *rx, span text, text_pi
     size_t start, end, done = 0;
     int rc;
     while ((rc = regex_next(&m, &start, &end, e)) > 0) {
-        if (start > done && !cut(&c, p.at + done, p.at + start, st->invert)) return no_memory(e);
-        if (!cut(&c, p.at + start, p.at + end, !st->invert)) return no_memory(e);
+        if (start > done && !cut(&c, p.at + done, p.at + start, st->invert)) return err_memory(e, "the tokenizer");
+        if (!cut(&c, p.at + start, p.at + end, !st->invert)) return err_memory(e, "the tokenizer");
         done = end;
     }
     if (rc < 0) return rc;
-    if (done < p.n && !cut(&c, p.at + done, p.at + p.n, st->invert)) return no_memory(e);
-    return cut_flush(&c) ? OK : no_memory(e);
+    if (done < p.n && !cut(&c, p.at + done, p.at + p.n, st->invert)) return err_memory(e, "the tokenizer");
+    return cut_flush(&c) ? OK : err_memory(e, "the tokenizer");
 }
 
 static bool split_chars(const pretok_step *st, span text, text_piece p, piece_list *out)
@@ -198,7 +196,7 @@ static int run_step(const pretok_step *st, regex_work *rx, span text, const piec
         case PRETOK_SCRIPTS: ok = split_scripts(text, p, out); break;
         }
     }
-    return ok && to->n <= UINT32_MAX ? OK : no_memory(e);
+    return ok && to->n <= UINT32_MAX ? OK : err_memory(e, "the tokenizer");
 }
 
 int pretok_run(const pretok *p, pretok_work *w, regex_work *rx, span in, bool first, span *text, const piece_list **out,
@@ -207,7 +205,7 @@ int pretok_run(const pretok *p, pretok_work *w, regex_work *rx, span in, bool fi
     int side = 0;
     w->list[side].n = 0;
     *text = in;
-    if (!piece_add(&w->list[side], 0, in.n, first)) return no_memory(e);
+    if (!piece_add(&w->list[side], 0, in.n, first)) return err_memory(e, "the tokenizer");
     for (int i = 0; i < p->n; i++) {
         const pretok_step *st = &p->step[i];
         bool rewrites = st->kind == PRETOK_PREFIX || st->kind == PRETOK_BYTES || st->kind == PRETOK_METASPACE;

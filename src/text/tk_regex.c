@@ -42,7 +42,7 @@ static int compile_pattern(regex **out, span pattern, uint32_t options, err *e)
 {
     regex *r = mem_zero(1, sizeof *r);
     *out = NULL;
-    if (!r) return err_set(e, ERR_MEMORY, "out of memory compiling a pattern");
+    if (!r) return err_memory(e, "a pattern");
     r->jit = true;
     int rc = compile_one(&r->here, pattern, options | PCRE2_ANCHORED, &r->jit, e);
     if (!rc) rc = compile_one(&r->search, pattern, options, &r->jit, e);
@@ -83,7 +83,7 @@ int regex_work_open(regex_work **out, err *e)
     if (!w || !w->match || !w->context || !w->stack) {
         regex_work_free(w);
         *out = NULL;
-        return err_set(e, ERR_MEMORY, "out of memory for matching patterns");
+        return err_memory(e, "matching patterns");
     }
     pcre2_jit_stack_assign(w->context, NULL, w->stack);
     pcre2_set_match_limit(w->context, STEPS_MAX);

@@ -382,6 +382,6 @@ int regex_translate(span pattern, regex_flavour from, buf *out, err *e)
             s.at += n;
         }
     }
-    if (!rc && out->bad) rc = err_set(e, ERR_MEMORY, "out of memory translating a pattern");
+    if (!rc && out->bad) rc = err_memory(e, "a pattern");
     return rc;
 }

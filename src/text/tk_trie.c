@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory building a trie"); }
-
 static void insert_node(trie *t, uint32_t key, uint32_t node)
 {
     size_t i = trie_slot(t, key);
@@ -23,7 +21,7 @@ static int grow_trie(trie *t, err *e)
     if (!t->edge) {
         t->edge = old;
         t->cap = old_cap;
-        return no_memory(e);
+        return err_memory(e, "a trie");
     }
     for (size_t i = 0; i < old_cap; i++)
         if (old[i].node) insert_node(t, old[i].key, old[i].node);
@@ -35,12 +33,12 @@ static int add_node(trie *t, uint32_t *out, err *e)
 {
     if (t->nodes >= TRIE_NODES_MAX) return err_set(e, ERR_LIMIT, "the pieces of the vocabulary are too long in sum");
     void *value = t->value;
-    if (!mem_grow(&value, &t->value_cap, (size_t)t->nodes + 1, sizeof *t->value)) return no_memory(e);
+    if (!mem_grow(&value, &t->value_cap, (size_t)t->nodes + 1, sizeof *t->value)) return err_memory(e, "a trie");
     t->value = value;
     t->value[t->nodes] = -1;
     if (t->nodes % 8 == 0) {
         void *key = t->key;
-        if (!mem_grow(&key, &t->key_cap, t->nodes / 8 + 1, 1)) return no_memory(e);
+        if (!mem_grow(&key, &t->key_cap, t->nodes / 8 + 1, 1)) return err_memory(e, "a trie");
         t->key = key;
         t->key[t->nodes / 8] = 0;
     }
@@ -209,7 +207,7 @@ int trie_seal(trie *t, err *e)
         mem_free(p.unit);
         mem_free(value);
         mem_free(key);
-        return p.spread ? OK : no_memory(e);
+        return p.spread ? OK : err_memory(e, "a trie");
     }
     mem_free(t->edge);
     mem_free(t->value);

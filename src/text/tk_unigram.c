@@ -4,8 +4,6 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 
-static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory in the tokenizer"); }
-
 /* Makes room for nodes 0 .. n - 1; those from *nodes on have no spelling yet. */
 static bool extend_lattice(unigram_work *w, size_t *nodes, size_t n)
 {
@@ -73,14 +71,14 @@ static int emit(const unigram *u, unigram_node *node, span text, token_list *out
     for (uint32_t at = 0; at < text.n; at = end, next = node[end].start) {
         end = next;
         if (node[end].id != u->unk) {
-            if (!add_piece(u, out, node[end].id)) return no_memory(e);
+            if (!add_piece(u, out, node[end].id)) return err_memory(e, "the tokenizer");
             continue;
         }
         while (end < text.n && node[node[end].start].id == u->unk) end = node[end].start;
         if (u->unk < 0)
             return err_set(e, ERR_FORMAT, "the vocabulary has no unknown token, and no piece for \"%.*s\"",
                            (int)(end - at < 60 ? end - at : 60), (const char *)text.p + at);
-        if (!emit_unknown(u, span_of(text.p + at, end - at), out)) return no_memory(e);
+        if (!emit_unknown(u, span_of(text.p + at, end - at), out)) return err_memory(e, "the tokenizer");
     }
     return OK;
 }
@@ -91,11 +89,11 @@ int unigram_encode(const unigram *u, unigram_work *w, span text, token_list *out
     double score = 0;
     while (text.n) { /* a stretch: up to where no piece reaches across */
         size_t nodes = 0, at = 0, len;
-        if (!extend_lattice(w, &nodes, 1)) return no_memory(e);
+        if (!extend_lattice(w, &nodes, 1)) return err_memory(e, "the tokenizer");
         w->node[0].score = score;
         do {
             utf8_decode(text.p + at, text.n - at, &len);
-            if (!spell_from(u, w, text, at, len, &nodes)) return no_memory(e);
+            if (!spell_from(u, w, text, at, len, &nodes)) return err_memory(e, "the tokenizer");
             at += len;
         } while (at < text.n && (at + 1 < nodes || w->node[at].id == u->unk));
         score = w->node[at].score;

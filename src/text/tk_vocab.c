@@ -5,16 +5,14 @@
 
 #include <string.h>
 
-static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory reading the vocabulary"); }
-
 static int grow_ids(vocab *v, size_t n, err *e)
 {
     if (n <= v->cap) return OK;
     span *piece = mem_resize(v->piece, n, sizeof *piece);
-    if (!piece) return no_memory(e);
+    if (!piece) return err_memory(e, "the vocabulary");
     v->piece = piece;
     uint16_t *flag = mem_resize(v->flag, n, sizeof *flag);
-    if (!flag) return no_memory(e);
+    if (!flag) return err_memory(e, "the vocabulary");
     v->flag = flag;
     memset(v->piece + v->cap, 0, (n - v->cap) * sizeof *piece);
     memset(v->flag + v->cap, 0, (n - v->cap) * sizeof *flag);
@@ -25,7 +23,7 @@ static int grow_ids(vocab *v, size_t n, err *e)
 int vocab_reserve(vocab *v, size_t n, err *e)
 {
     if (n > VOCAB_IDS_MAX) return err_set(e, ERR_LIMIT, "vocabulary of %zu pieces: at most %d", n, VOCAB_IDS_MAX);
-    return map_reserve(&v->ids, n) ? grow_ids(v, n, e) : no_memory(e);
+    return map_reserve(&v->ids, n) ? grow_ids(v, n, e) : err_memory(e, "the vocabulary");
 }
 
 int vocab_set(vocab *v, int64_t id, span piece, unsigned flags, err *e)
@@ -40,11 +38,11 @@ int vocab_set(vocab *v, int64_t id, span piece, unsigned flags, err *e)
         if (rc) return rc;
     }
     char *copy = arena_strn(&v->mem, (const char *)piece.p, piece.n);
-    if (!copy) return no_memory(e);
+    if (!copy) return err_memory(e, "the vocabulary");
     v->piece[id] = span_of(copy, piece.n);
     v->flag[id] = (uint16_t)flags;
     if (id >= v->size) v->size = (uint32_t)id + 1;
-    if (!map_put(&v->ids, v->piece[id], (uint32_t)id)) return no_memory(e);
+    if (!map_put(&v->ids, v->piece[id], (uint32_t)id)) return err_memory(e, "the vocabulary");
     return OK;
 }
 

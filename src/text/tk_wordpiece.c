@@ -25,13 +25,13 @@ int wordpiece_encode(const wordpiece *m, span word, token_list *out, err *e)
         const trie *t = at ? &m->rest : &m->first;
         int32_t id = t->nodes ? trie_longest(t, span_of(word.p + at, word.n - at), &n) : -1;
         known = id >= 0;
-        if (known && !token_list_add(out, id)) return err_set(e, ERR_MEMORY, "out of memory in the tokenizer");
+        if (known && !token_list_add(out, id)) return err_memory(e, "the tokenizer");
     }
     if (known) return OK;
     out->n = start;
     if (m->unk < 0)
         return err_set(e, ERR_FORMAT, "the vocabulary has no unknown token, and no pieces for a word of the text");
-    return token_list_add(out, m->unk) ? OK : err_set(e, ERR_MEMORY, "out of memory in the tokenizer");
+    return token_list_add(out, m->unk) ? OK : err_memory(e, "the tokenizer");
 }
 
 void wordpiece_free(wordpiece *m)

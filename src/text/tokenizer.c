@@ -13,8 +13,6 @@ enum {
     MARK_WORK_MAX = 64 << 20   /* bytes that are normalized to find where marks go */
 };
 
-static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory in the tokenizer"); }
-
 static void work_free(tokenizer_work *w)
 {
     if (!w) return;
@@ -67,7 +65,7 @@ static tokenizer_work *work_take(const tokenizer *shared, err *e)
     if (w) return w;
     w = mem_zero(1, sizeof *w);
     if (!w) {
-        no_memory(e);
+        err_memory(e, "the tokenizer");
         return NULL;
     }
     if (regex_work_open(&w->rx, e)) {
@@ -124,7 +122,7 @@ static int encode_by_model(const tokenizer *t, tokenizer_work *w, span word, tok
         int32_t id = vocab_find_known(&t->voc, word);
         if (id < 0 || (t->voc.flag[id] & PIECE_SPECIAL)) id = t->wp.unk;
         if (id < 0) return err_set(e, ERR_FORMAT, "the vocabulary has no unknown token, and lacks a word of the text");
-        return token_list_add(out, id) ? OK : no_memory(e);
+        return token_list_add(out, id) ? OK : err_memory(e, "the tokenizer");
     }
     }
     return OK;
@@ -135,7 +133,7 @@ static int encode_word(const tokenizer *t, tokenizer_work *w, span word, token_l
     if (t->model == MODEL_BPE || t->model == MODEL_WORDLEVEL)
         return encode_by_model(t, w, word, out, e); /* has its own, needs none */
     word_slot *slot = word_cache_slot(&w->words, word);
-    if (word_cache_hit(slot, word)) return word_cache_give(slot, out) ? OK : no_memory(e);
+    if (word_cache_hit(slot, word)) return word_cache_give(slot, out) ? OK : err_memory(e, "the tokenizer");
     size_t first = out->n;
     int rc = encode_by_model(t, w, word, out, e);
     if (!rc) word_cache_keep(slot, word, out, first);
@@ -195,7 +193,7 @@ static int encode_stretch(const tokenizer *t, tokenizer_work *w, span text, bool
         const uint8_t *end = memmem(text.p, text.n, "<<", 2);
         size_t n = end ? (size_t)(end + 2 - text.p) : 0;
         int32_t id = vocab_find(&t->voc, span_of(text.p, n));
-        if (n && !token_list_add(out, id >= 0 ? id : t->role[TOKEN_UNK])) return no_memory(e);
+        if (n && !token_list_add(out, id >= 0 ? id : t->role[TOKEN_UNK])) return err_memory(e, "the tokenizer");
         text = span_of(text.p + n, text.n - n);
     }
     int rc = text.n ? normalizer_run(&t->norm, &w->norm, w->rx, text, first, &norm, &moved, e) : OK;
@@ -208,7 +206,7 @@ static int encode_stretch(const tokenizer *t, tokenizer_work *w, span text, bool
     for (const added_token *a; !rc && (a = added_next(&walk, &start, &stop)); walk.done = stop) {
         if (start > walk.done)
             rc = encode_plain(t, w, span_of(norm.p + walk.done, start - walk.done), first && !walk.done, out, e);
-        if (!rc && stop > start && !token_list_add(out, a->id)) rc = no_memory(e);
+        if (!rc && stop > start && !token_list_add(out, a->id)) rc = err_memory(e, "the tokenizer");
     }
     if (rc || walk.done >= norm.n) return rc;
     return encode_plain(t, w, span_of(norm.p + walk.done, norm.n - walk.done), first && !walk.done, out, e);
@@ -225,7 +223,7 @@ static int encode_text(const tokenizer *t, tokenizer_work *w, span text, origin 
             n = utf8_valid_length(text.p + i, text.n - i);
             buf_add(&w->clean, n ? text.p + i : (const uint8_t *)"\xef\xbf\xbd", n ? n : 3);
         }
-        if (w->clean.bad) return no_memory(e);
+        if (w->clean.bad) return err_memory(e, "the tokenizer");
         text = buf_span(&w->clean);
     }
     added_walk walk = {.set = &t->raw, .text = text, .parse = from.parse, .user = from.user};
@@ -235,7 +233,7 @@ static int encode_text(const tokenizer *t, tokenizer_work *w, span text, origin 
         if (start > walk.done)
             rc = encode_stretch(t, w, span_of(text.p + walk.done, start - walk.done), !walk.done,
                                 origin_at(from, walk.done), out, e);
-        if (!rc && stop > start && !token_list_add(out, a->id)) rc = no_memory(e);
+        if (!rc && stop > start && !token_list_add(out, a->id)) rc = err_memory(e, "the tokenizer");
     }
     if (rc || walk.done >= text.n) return rc;
     return encode_stretch(t, w, span_of(text.p + walk.done, text.n - walk.done), !walk.done, origin_at(from, walk.done),
@@ -279,7 +277,7 @@ static int fill_template(const tokenizer *t, const token_list text[2], const tok
         size_t first = t->cut_left ? text[side].n - stay[side] : 0;
         for (size_t k = 0; k < stay[side] && ok; k++) ok = append_id(out, types, text[side].id[first + k], item.type);
     }
-    return ok ? OK : no_memory(e);
+    return ok ? OK : err_memory(e, "the tokenizer");
 }
 
 int tokenizer_encode_input(const tokenizer *t, const token_input *in, int flags, token_list *out, token_list *types,
@@ -325,7 +323,7 @@ struct detok {
 int detok_open(detok **out, const tokenizer *t, int flags, err *e)
 {
     detok *d = *out = mem_zero(1, sizeof *d);
-    if (!d) return no_memory(e);
+    if (!d) return err_memory(e, "the tokenizer");
     d->t = t;
     d->flags = flags;
     d->s = (decode_stream){.d = &t->dec, .voc = &t->voc, .begun = flags & DETOKENIZE_CONTINUE};

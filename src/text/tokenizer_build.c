@@ -3,8 +3,6 @@
 
 #include "base/mem.h"
 
-static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory in the tokenizer"); }
-
 bool tokenizer_file_line(cursor *c, span *line)
 {
     if (!cursor_left(c)) return false;
@@ -32,7 +30,7 @@ tokenizer *tokenizer_new(void)
 int tokenizer_complete(tokenizer *t, err *e)
 {
     trie *tries[] = {&t->ug.pieces, &t->wp.first, &t->wp.rest, &t->bp.frozen, &t->raw.texts, &t->normalized.texts};
-    int rc = t->short_of_memory ? no_memory(e) : OK;
+    int rc = t->short_of_memory ? err_memory(e, "the tokenizer") : OK;
     for (size_t i = 0; i < sizeof tries / sizeof *tries && !rc; i++) rc = trie_seal(tries[i], e);
     return rc;
 }
@@ -82,7 +80,7 @@ span tokenizer_keep(tokenizer *t, span s)
 
 int tokenizer_show_as(tokenizer *t, int32_t id, span text, err *e)
 {
-    if (!t->shown && !(t->shown = mem_zero(t->voc.size, sizeof *t->shown))) return no_memory(e);
+    if (!t->shown && !(t->shown = mem_zero(t->voc.size, sizeof *t->shown))) return err_memory(e, "the tokenizer");
     t->shown[id] = text;
     return OK;
 }

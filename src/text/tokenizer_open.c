@@ -29,8 +29,6 @@ typedef struct opening {
     err *e;
 } opening;
 
-static int no_memory(const opening *o) { return err_set(o->e, ERR_MEMORY, "%s: out of memory", o->path); }
-
 static int load_vocab_json(opening *o, const json *root, const char *path)
 {
     static const char *const source[] = {"source.spm", "vocab.joint.spm", "sentencepiece.bpe.model", NULL},
@@ -155,7 +153,7 @@ static int open_path(opening *o)
     const char *slash = strrchr(o->path, '/');
     char *dir = whole ? folder_of_model(o->path) : file_dir(o->path);
     o->in = (file_folder){.path = dir};
-    int rc = dir ? open_in(o, whole ? NULL : slash ? slash + 1 : o->path) : no_memory(o);
+    int rc = dir ? open_in(o, whole ? NULL : slash ? slash + 1 : o->path) : err_memory(o->e, o->path);
     mem_free(dir);
     return rc;
 }
@@ -179,14 +177,14 @@ int tokenizer_open(tokenizer **out, const char *path, const char *pre, err *e)
 {
     opening o = {.t = tokenizer_new(), .path = path, .pre = pre, .e = e};
     *out = NULL;
-    return o.t ? finish_tokenizer(&o, open_path(&o), out) : no_memory(&o);
+    return o.t ? finish_tokenizer(&o, open_path(&o), out) : err_memory(o.e, o.path);
 }
 
 int tokenizer_open_target(tokenizer **out, const char *path, err *e)
 {
     opening o = {.t = tokenizer_new(), .path = path, .target = true, .e = e};
     *out = NULL;
-    return o.t ? finish_tokenizer(&o, open_path(&o), out) : no_memory(&o);
+    return o.t ? finish_tokenizer(&o, open_path(&o), out) : err_memory(o.e, o.path);
 }
 
 int tokenizer_of_model(tokenizer **out, const ckpt *model, const char *pre, err *e)
@@ -195,7 +193,7 @@ int tokenizer_of_model(tokenizer **out, const ckpt *model, const char *pre, err 
     bool gguf = ckpt_meta_array(model, "tokenizer.ggml.tokens", &pieces);
     opening o = {.t = tokenizer_new(), .path = ckpt_path(model), .in = *ckpt_folder(model), .pre = pre, .e = e};
     *out = NULL;
-    if (!o.t) return no_memory(&o);
+    if (!o.t) return err_memory(o.e, o.path);
     if (!gguf) o.path = o.in.path;
     return finish_tokenizer(&o, gguf ? load_gguf_vocab(o.t, model, e) : open_in(&o, ckpt_tokenizer_file(model)), out);
 }
@@ -204,7 +202,7 @@ int tokenizer_target_of_model(tokenizer **out, const ckpt *model, err *e)
 {
     opening o = {.t = tokenizer_new(), .in = *ckpt_folder(model), .target = true, .e = e};
     *out = NULL;
-    if (!o.t) return no_memory(&o);
+    if (!o.t) return err_memory(o.e, o.path);
     o.path = o.in.path;
     return finish_tokenizer(&o, open_in(&o, NULL), out);
 }

@@ -199,7 +199,7 @@ static int read_back(writer *w, bool *same)
     int rc = write_gguf_header(&file, &w->pairs, NULL, 0, w->e);
     if (!rc) rc = ckpt_open_bytes(&c, buf_span(&file), "vocabulary", w->e);
     if (!rc && tokenizer_of_model(&t, c, NULL, &why) == OK) *same = tokenizer_equal(w->t, t, w->t->byte_level);
-    if (!rc && why.code == ERR_MEMORY) rc = err_set(w->e, ERR_MEMORY, "out of memory");
+    if (!rc && why.code == ERR_MEMORY) rc = err_memory(w->e, NULL);
     tokenizer_close(t);
     ckpt_close(c);
     buf_free(&file);

@@ -21,8 +21,6 @@ typedef struct writer {
     err *e;
 } writer;
 
-static int no_memory(writer *w) { return err_set(w->e, ERR_MEMORY, "out of memory writing tokenizer.json"); }
-
 static bool is_special(const writer *w, uint32_t id)
 {
     return w->t->voc.flag[id] & (PIECE_SPECIAL | PIECE_CONTROL | PIECE_UNKNOWN);
@@ -93,7 +91,7 @@ static int split_pieces(writer *w, const uint32_t *rank, merge_list *l)
             if ((s.p[i] & 0xc0) == 0x80) continue; /* inside a character */
             int32_t left = vocab_find(v, span_of(s.p, i)), right = vocab_find(v, span_of(s.p + i, s.n - i));
             if (is_part(w, left) && is_part(w, right) && !add_merge(l, rank[id], (uint32_t)left, (uint32_t)right))
-                return no_memory(w);
+                return err_memory(w->e, "tokenizer.json");
         }
     }
     return OK;
@@ -106,10 +104,10 @@ static int find_merges(writer *w, merge_list *l)
     if (b->listed) {
         for (size_t i = 0; i < b->pair_cap && !rc; i++)
             if (b->pair[i].id != UINT32_MAX && !add_merge(l, b->pair[i].rank, b->pair[i].left, b->pair[i].right))
-                rc = no_memory(w);
+                rc = err_memory(w->e, "tokenizer.json");
     } else {
         uint32_t *rank = bpe_ranks(&w->t->bp);
-        rc = rank ? split_pieces(w, rank, l) : no_memory(w);
+        rc = rank ? split_pieces(w, rank, l) : err_memory(w->e, "tokenizer.json");
         mem_free(rank);
     }
     if (!rc && l->n) qsort(l->v, l->n, sizeof *l->v, by_rank);
@@ -270,7 +268,7 @@ static int write_file(writer *w, const merge_list *merges, const pattern_row *ro
     if (row) write_bytes(w, row);
     else write_characters(w, first_space);
     write_model(w, merges);
-    return w->out.bad || w->text.bad ? no_memory(w) : OK;
+    return w->out.bad || w->text.bad ? err_memory(w->e, "tokenizer.json") : OK;
 }
 
 static int read_back(writer *w, bool *same)
@@ -281,9 +279,9 @@ static int read_back(writer *w, bool *same)
     int rc = json_parse(&root, buf_span(&w->out), "tokenizer.json", w->e);
     if (rc) return rc;
     tokenizer *t = tokenizer_new();
-    if (!t) rc = no_memory(w);
+    if (!t) rc = err_memory(w->e, "tokenizer.json");
     else if (load_hf_json(t, root, "tokenizer.json", &why) == OK) *same = tokenizer_equal(w->t, t, w->t->byte_level);
-    if (!rc && why.code == ERR_MEMORY) rc = no_memory(w);
+    if (!rc && why.code == ERR_MEMORY) rc = err_memory(w->e, "tokenizer.json");
     tokenizer_close(t);
     json_free(root);
     return rc;
@@ -319,7 +317,7 @@ static int write_config(const tokenizer *t, buf *out, err *e)
         buf_str(out, ",\n  \"chat_template\": ");
         json_quote(out, span_str(t->chat_template));
     }
-    return buf_str(out, "\n}\n") ? OK : err_set(e, ERR_MEMORY, "out of memory writing tokenizer_config.json");
+    return buf_str(out, "\n}\n") ? OK : err_memory(e, "tokenizer_config.json");
 }
 
 int write_hf_tokenizer(const tokenizer *t, buf *file, buf *config, err *e)
@@ -329,7 +327,7 @@ int write_hf_tokenizer(const tokenizer *t, buf *file, buf *config, err *e)
     int rc = t->model == MODEL_BPE && (t->byte_level ? t->bp.listed : !t->bp.bytes) ? try_all(&w, &same) : OK;
     if (!rc && !same)
         rc = err_set(e, ERR_NOT_FOUND, "no tokenizer.json could be written for this kind of tokenizer (%s)", t->kind);
-    if (!rc && !buf_add(file, w.out.p, w.out.n)) rc = no_memory(&w);
+    if (!rc && !buf_add(file, w.out.p, w.out.n)) rc = err_memory(w.e, "tokenizer.json");
     if (!rc) rc = write_config(t, config, e);
     buf_free(&w.out);
     buf_free(&w.text);
