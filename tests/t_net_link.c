@@ -12,7 +12,7 @@ enum { RANKS = 4, ROUNDS = 60, COLS = 700, ROWS_MAX = 40, GROUP = 128, MEMORY = 
 
 typedef struct site {
     peer *p; /* of the one that was dialled, when it has come in */
-    boxes *b;
+    mailboxes *b;
     atomic_bool lost;
 } site;
 
@@ -30,7 +30,7 @@ typedef struct world {
     err e[RANKS];
     uint64_t digest[RANKS][ROUNDS];
     uint64_t posted[RANKS];
-    void *memory[RANKS]; /* of collectives: may be read until the boxes are closed */
+    void *memory[RANKS]; /* of collectives: may be read until the mailboxes are closed */
     int fails;           /* rank that fails in the middle; -1: none */
 } world;
 
@@ -38,20 +38,20 @@ static int site_admit(void *ctx, peer *p, const frame_head *h, uint8_t **room, e
 {
     (void)p;
     site *s = ctx;
-    return boxes_know(h->kind) ? boxes_admit(s->b, h, room, e) : err_set(e, ERR_FORMAT, "kind %u", h->kind);
+    return mailboxes_know(h->kind) ? mailboxes_admit(s->b, h, room, e) : err_set(e, ERR_FORMAT, "kind %u", h->kind);
 }
 
 static int site_take(void *ctx, peer *p, const frame_head *h, const uint8_t *payload, err *e)
 {
     (void)p;
-    return boxes_deliver(((site *)ctx)->b, h, payload, e);
+    return mailboxes_deliver(((site *)ctx)->b, h, payload, e);
 }
 
 static void site_lost(void *ctx, peer *p, const err *why)
 {
     (void)p;
     site *s = ctx;
-    boxes_lost(s->b, why);
+    mailboxes_lost(s->b, why);
     atomic_store(&s->lost, true);
 }
 
@@ -66,7 +66,7 @@ static void put_site(void *ctx, peer *p)
     world *w = ctx;
     site *s = w->expects;
     peer_use use = {s, site_admit, site_take, site_lost};
-    if (peer_start(p, &use, NULL) || boxes_join(s->b, p, 0, NULL)) abort();
+    if (peer_start(p, &use, NULL) || mailboxes_join(s->b, p, 0, NULL)) abort();
     s->p = p;
     atomic_store(&w->came, true);
 }
@@ -79,7 +79,7 @@ static void connect_ranks(world *w, int a, int b)
     w->expects = &w->at[b][a];
     atomic_store(&w->came, false);
     assert_ok(peer_dial(&to->p, &w->where, &w->self, &use, &e), &e);
-    assert_ok(boxes_join(to->b, to->p, 0, &e), &e);
+    assert_ok(mailboxes_join(to->b, to->p, 0, &e), &e);
     double until = clock_now() + 10;
     while (!atomic_load(&w->came) && clock_now() < until) usleep(500);
     assert_true(atomic_load(&w->came));
@@ -96,12 +96,12 @@ static void open_world(world *w, int ranks, const int *process)
     assert_ok(door_open(&w->d, &w->where, &w->self, &use, &e), &e);
     for (int i = 0; i < COLL_CHANNELS; i++) bytes[i] = (uint64_t)ROWS_MAX * COLS * sizeof(float);
     for (int a = 0; a < ranks; a++) {
-        boxes *to[RANKS] = {NULL};
+        mailboxes *to[RANKS] = {NULL};
         w->process[a] = process[a];
         if (!w->local[process[a]]) assert_ok(link_threads_open(&w->local[process[a]], ranks, COLL_CHANNELS, &e), &e);
         for (int b = 0; b < ranks; b++)
             if (process[a] != process[b]) {
-                assert_ok(boxes_open(&w->at[a][b].b, COLL_CHANNELS, bytes, "other", &e), &e);
+                assert_ok(mailboxes_open(&w->at[a][b].b, COLL_CHANNELS, bytes, "other", &e), &e);
                 to[b] = w->at[a][b].b;
             }
         assert_ok(link_tls_open(&w->end[a], w->local[process[a]], a, 0, COLL_CHANNELS, to, &e), &e);
@@ -117,7 +117,7 @@ static void close_world(world *w)
     for (int a = 0; a < w->ranks; a++)
         for (int b = 0; b < w->ranks; b++) peer_close(w->at[a][b].p);
     for (int a = 0; a < w->ranks; a++)
-        for (int b = 0; b < w->ranks; b++) boxes_close(w->at[a][b].b);
+        for (int b = 0; b < w->ranks; b++) mailboxes_close(w->at[a][b].b);
     for (int a = 0; a < w->ranks; a++) {
         link_tls_close(w->end[a]);
         link_threads_close(w->local[a]);

@@ -31,8 +31,8 @@ static const double ENTER_SECONDS = 5;
 /* How far a connection is. */
 typedef enum { NEW, SHAKING, PROVEN, GREETING, HALF, STAGES } stage;
 
-typedef struct guest {
-    struct guest *before, *after; /* in the list of its stage, the oldest first */
+typedef struct incoming {
+    struct incoming *before, *after; /* in the list of its stage, the oldest first */
     stage at;
     int fd;    /* NEW: the socket */
     tls *c;    /* SHAKING, PROVEN: its ClientHello shows that it has the key */
@@ -43,13 +43,13 @@ typedef struct guest {
     double until;
     uint8_t bucket; /* of its address */
     char from[TCP_NAME_MAX];
-} guest;
+} incoming;
 
 struct door {
     int listener[TCP_DOORS], listeners, events, stop;
     peer_self self;
     door_use use;
-    guest list[STAGES]; /* heads of rings */
+    incoming list[STAGES]; /* heads of rings */
     int n[STAGES], strangers_max;
     uint16_t of_bucket[BUCKETS]; /* strangers */
     pthread_t thread;
@@ -58,11 +58,11 @@ struct door {
     unsigned lines, unsaid;
 };
 
-/* ---- guests */
+/* ---- who comes in */
 
-static bool is_stranger(const guest *g) { return g->at == NEW || g->at == SHAKING; }
+static bool is_stranger(const incoming *g) { return g->at == NEW || g->at == SHAKING; }
 
-static void guest_unlink(door *d, guest *g)
+static void incoming_unlink(door *d, incoming *g)
 {
     g->before->after = g->after;
     g->after->before = g->before;
@@ -70,9 +70,9 @@ static void guest_unlink(door *d, guest *g)
     d->of_bucket[g->bucket] -= is_stranger(g);
 }
 
-static void guest_enlist(door *d, guest *g, stage at)
+static void incoming_enlist(door *d, incoming *g, stage at)
 {
-    guest *head = &d->list[at];
+    incoming *head = &d->list[at];
     g->at = at;
     g->before = head->before;
     g->after = head;
@@ -82,16 +82,16 @@ static void guest_enlist(door *d, guest *g, stage at)
     d->of_bucket[g->bucket] += is_stranger(g);
 }
 
-static void guest_move(door *d, guest *g, stage at)
+static void incoming_move(door *d, incoming *g, stage at)
 {
-    guest_unlink(d, g);
-    guest_enlist(d, g, at);
+    incoming_unlink(d, g);
+    incoming_enlist(d, g, at);
 }
 
 /* Its connection, unless that was given away, ends. */
-static void guest_free(door *d, guest *g)
+static void incoming_free(door *d, incoming *g)
 {
-    guest_unlink(d, g);
+    incoming_unlink(d, g);
     if (g->f) frames_end(g->f), frames_close(g->f);
     else if (g->c) tls_close(g->c);
     else if (g->fd >= 0) close(g->fd);
@@ -105,7 +105,7 @@ static void say_unsaid(door *d)
     d->unsaid = 0;
 }
 
-static void refuse(door *d, guest *g, const char *why)
+static void refuse(door *d, incoming *g, const char *why)
 {
     double now = clock_now();
     atomic_fetch_add(&d->refused, 1);
@@ -116,12 +116,12 @@ static void refuse(door *d, guest *g, const char *why)
     }
     if (d->lines++ < LINES) log_line(LOG_WARN, "refused %s: %s", g->from, why);
     else d->unsaid++;
-    guest_free(d, g);
+    incoming_free(d, g);
 }
 
 /* ---- coming in */
 
-static int answer(door *d, guest *g, hello_role role, hello_answer what, err *e)
+static int answer(door *d, incoming *g, hello_role role, hello_answer what, err *e)
 {
     hello mine = d->self.me;
     mine.role = role;
@@ -130,16 +130,16 @@ static int answer(door *d, guest *g, hello_role role, hello_answer what, err *e)
     return peer_greet(g->f, &mine, e);
 }
 
-static guest *find_half(door *d, uint8_t role, const guest *of)
+static incoming *find_half(door *d, uint8_t role, const incoming *of)
 {
-    for (guest *g = d->list[HALF].after; g != &d->list[HALF]; g = g->after)
+    for (incoming *g = d->list[HALF].after; g != &d->list[HALF]; g = g->after)
         if (g->theirs->role == role && g->theirs->node == of->theirs->node &&
             memcmp(g->token, of->theirs->token, HELLO_TOKEN) == 0)
             return g;
     return NULL;
 }
 
-static frames *give_away(door *d, guest *g)
+static frames *give_away(door *d, incoming *g)
 {
     frames *f = g->f;
     epoll_ctl(d->events, EPOLL_CTL_DEL, tls_socket(frames_tls(f)), NULL);
@@ -150,32 +150,32 @@ static frames *give_away(door *d, guest *g)
 }
 
 /* Both connections of a pair are there. */
-static int join_halves(door *d, guest *control, guest *bulk, err *e)
+static int join_halves(door *d, incoming *control, incoming *bulk, err *e)
 {
     int rc = answer(d, bulk, HELLO_BULK, HELLO_WELCOME, e);
     if (rc) return rc;
     peer *p = peer_join(give_away(d, control), give_away(d, bulk), control->from, false, &d->self.me, control->theirs);
-    guest_free(d, control);
-    guest_free(d, bulk);
+    incoming_free(d, control);
+    incoming_free(d, bulk);
     if (p) d->use.enter(d->use.ctx, p);
     else log_line(LOG_ERROR, "out of memory for a connection");
     return OK;
 }
 
-/* The guest waits for the other connection of its pair. Where the handshake named the protocol (quick), the first
+/* It waits for the other connection of its pair. Where the handshake named the protocol (quick), the first
  * message of its process stays unread until then; else any message ends the connection. */
-static int wait_for_other(door *d, guest *g, err *e)
+static int wait_for_other(door *d, incoming *g, err *e)
 {
     struct epoll_event end = {EPOLLRDHUP, {.ptr = g}};
     g->until = clock_now() + ENTER_SECONDS;
-    guest_move(d, g, HALF);
+    incoming_move(d, g, HALF);
     if (!g->quick || !epoll_ctl(d->events, EPOLL_CTL_MOD, tls_socket(frames_tls(g->f)), &end)) return OK;
     return err_set(e, ERR_IO, "%s", strerror(errno));
 }
 
-static int welcome_bulk(door *d, guest *g, bool *joined, err *e)
+static int welcome_bulk(door *d, incoming *g, bool *joined, err *e)
 {
-    guest *control = find_half(d, HELLO_CONTROL, g);
+    incoming *control = find_half(d, HELLO_CONTROL, g);
     memcpy(g->token, g->theirs->token, HELLO_TOKEN);
     *joined = control;
     if (control) return join_halves(d, control, g, e);
@@ -184,15 +184,15 @@ static int welcome_bulk(door *d, guest *g, bool *joined, err *e)
     return err_set(e, ERR_FORMAT, "a bulk connection without its control connection");
 }
 
-/* The hello of a connection is there. *joined: it made a pair with another, and both are freed. Frees the guest also
+/* The hello of a connection is there. *joined: it made a pair with another, and both are freed. Frees it also
  * where nobody is to be told more. */
-static int welcome(door *d, guest *g, bool *joined, err *e)
+static int welcome(door *d, incoming *g, bool *joined, err *e)
 {
     err why = {0};
     int rc = hello_check(&d->self.me, g->theirs, false, &why);
     if (!rc && g->theirs->role == HELLO_BULK) return welcome_bulk(d, g, joined, e);
     if (rc && g->theirs->role == HELLO_BULK && g->quick) { /* its control connection is told why */
-        guest_free(d, g);
+        incoming_free(d, g);
         return OK;
     }
     bool full = !rc && (d->n[HALF] >= HALVES || !d->use.has_room(d->use.ctx));
@@ -202,38 +202,38 @@ static int welcome(door *d, guest *g, bool *joined, err *e)
     if (!rc) rc = answer(d, g, HELLO_CONTROL, full ? HELLO_FULL : HELLO_WELCOME, &why);
     else answer(d, g, HELLO_CONTROL, HELLO_WELCOME, NULL); /* so that the other side can say what is wrong */
     if (rc || full) return err_set(e, rc ? rc : ERR_BUSY, "%s", why.msg);
-    guest *bulk = g->quick ? find_half(d, HELLO_BULK, g) : NULL;
+    incoming *bulk = g->quick ? find_half(d, HELLO_BULK, g) : NULL;
     *joined = bulk;
     return bulk ? join_halves(d, g, bulk, e) : wait_for_other(d, g, e);
 }
 
-static int open_tls(door *d, guest *g, err *e)
+static int open_tls(door *d, incoming *g, err *e)
 {
     int fd = g->fd;
     g->fd = -1;
-    guest_move(d, g, SHAKING);
+    incoming_move(d, g, SHAKING);
     return tls_open(&g->c, fd, true, d->self.key, hello_name(&d->self.me), e);
 }
 
-static int open_frames(door *d, guest *g, err *e)
+static int open_frames(door *d, incoming *g, err *e)
 {
     tls *c = g->c;
     g->c = NULL;
     g->quick = tls_named(c);
     g->f = frames_open(c);
     g->theirs = mem_zero(1, sizeof *g->theirs);
-    guest_move(d, g, GREETING);
+    incoming_move(d, g, GREETING);
     return g->f && g->theirs ? OK : err_set(e, ERR_MEMORY, "out of memory");
 }
 
-/* Its socket can be read: as far as that goes. Frees the guest when it is refused or let in; true: let in, and its
+/* Its socket can be read: as far as that goes. Frees it when it is refused or let in; true: let in, and its
  * other connection is freed too. */
-static bool attend(door *d, guest *g)
+static bool attend(door *d, incoming *g)
 {
     err e = {0};
     int rc = OK;
     if (g->at == HALF && g->theirs->role == HELLO_BULK) { /* its control connection was refused */
-        guest_free(d, g);
+        incoming_free(d, g);
         return false;
     }
     if (g->at == HALF) rc = err_set(&e, ERR_FORMAT, "it ended or spoke before its bulk connection came");
@@ -241,7 +241,7 @@ static bool attend(door *d, guest *g)
     if (!rc && (g->at == SHAKING || g->at == PROVEN)) {
         rc = tls_shake(g->c, &e);
         if (rc == TLS_WAIT_READ) {
-            if (g->at == SHAKING && tls_knows(g->c)) guest_move(d, g, PROVEN);
+            if (g->at == SHAKING && tls_knows(g->c)) incoming_move(d, g, PROVEN);
             return false;
         }
         if (rc == TLS_WAIT_WRITE) rc = err_set(&e, ERR_IO, "it takes no reply");
@@ -252,7 +252,7 @@ static bool attend(door *d, guest *g)
         rc = frame_take(g->f, &sink, 0, &e);
         if (rc == FRAME_NONE) return false;
         if (rc == FRAME_END) { /* it has the key: the second of two connections, of which the first was refused */
-            guest_free(d, g);
+            incoming_free(d, g);
             return false;
         }
         bool joined = false;
@@ -277,9 +277,9 @@ static uint8_t bucket_of(const char *from)
     return (uint8_t)(sum >> 24 ^ sum >> 8);
 }
 
-static guest *oldest_of(door *d, stage at, int bucket)
+static incoming *oldest_of(door *d, stage at, int bucket)
 {
-    guest *g = d->list[at].after;
+    incoming *g = d->list[at].after;
     while (g != &d->list[at] && g->bucket != bucket) g = g->after;
     return g == &d->list[at] ? NULL : g;
 }
@@ -291,8 +291,8 @@ static void make_room(door *d)
     int most = 0;
     for (int i = 1; i < BUCKETS; i++)
         if (d->of_bucket[i] > d->of_bucket[most]) most = i;
-    guest *silent = oldest_of(d, NEW, most), *slow = oldest_of(d, SHAKING, most);
-    guest *g = !silent ? slow : !slow || silent->until <= slow->until ? silent : slow;
+    incoming *silent = oldest_of(d, NEW, most), *slow = oldest_of(d, SHAKING, most);
+    incoming *g = !silent ? slow : !slow || silent->until <= slow->until ? silent : slow;
     if (!g && d->n[PROVEN]) g = d->list[PROVEN].after;
     if (g) refuse(d, g, "too many connections at once");
 }
@@ -308,15 +308,15 @@ static void accept_some(door *d, int listener)
             continue;
         }
         if (fd < 0) return;
-        guest *g = mem_zero(1, sizeof *g);
+        incoming *g = mem_zero(1, sizeof *g);
         if (!g) {
             close(fd);
             continue;
         }
         if (d->n[NEW] + d->n[SHAKING] >= d->strangers_max || d->n[PROVEN] >= PROVEN_MAX) make_room(d);
-        *g = (guest){.fd = fd, .until = clock_now() + ENTER_SECONDS, .bucket = bucket_of(from)};
+        *g = (incoming){.fd = fd, .until = clock_now() + ENTER_SECONDS, .bucket = bucket_of(from)};
         memcpy(g->from, from, sizeof from);
-        guest_enlist(d, g, NEW);
+        incoming_enlist(d, g, NEW);
         if (epoll_ctl(d->events, EPOLL_CTL_ADD, fd, &(struct epoll_event){EPOLLIN | EPOLLRDHUP, {.ptr = g}}))
             refuse(d, g, strerror(errno));
         else if (tcp_has_bytes(fd)) attend(d, g);
@@ -327,7 +327,7 @@ static void expire(door *d)
 {
     double now = clock_now();
     for (int s = 0; s < STAGES; s++)
-        for (guest *g = d->list[s].after, *next; g != &d->list[s]; g = next) {
+        for (incoming *g = d->list[s].after, *next; g != &d->list[s]; g = next) {
             next = g->after;
             if (g->until <= now) refuse(d, g, s == HALF ? "its other connection did not come" : "it was too slow");
         }
@@ -405,7 +405,7 @@ void door_close(door *d)
     (void)n; /* a full counter stops too */
     pthread_join(d->thread, NULL);
     for (int s = 0; s < STAGES; s++)
-        while (d->n[s]) guest_free(d, d->list[s].after);
+        while (d->n[s]) incoming_free(d, d->list[s].after);
     say_unsaid(d);
     close_sockets(d);
     mem_free(d);

@@ -8,7 +8,7 @@
 #include "net/question.h"
 #include "net/step_code.h"
 #include "net/supply.h"
-#include "net/ways.h"
+#include "net/rank_links.h"
 #include "plan/drive.h"
 #include "plan/far.h"
 
@@ -47,8 +47,8 @@ struct leader {
     dtype kv_type;   /* the same */
     int n;           /* ranks of the plan */
     far_rank *ranks; /* [n] those here are empty */
-    ways_nodes nodes;
-    ways *w;
+    rank_links_nodes nodes;
+    rank_links *w;
     step_writer *writer;
     asking asks;
     bool closes;
@@ -67,21 +67,21 @@ static void on_lost(void *ctx, const err *why)
     leader *d = ctx;
     pthread_mutex_lock(&d->asks.lock);
     const bool closes = d->closes;
-    ways *w = d->w;
+    rank_links *w = d->w;
     pthread_mutex_unlock(&d->asks.lock);
     if (closes) return;
     plan_far_lost(d->l, why);
-    if (w) ways_fail(w, why);
+    if (w) rank_links_fail(w, why);
     if (d->o.on_lost) d->o.on_lost(d->o.ctx);
 }
 
-static void ways_lost(void *ctx, const err *why) { asking_lose(&((leader *)ctx)->asks, why); }
+static void links_lost(void *ctx, const err *why) { asking_lose(&((leader *)ctx)->asks, why); }
 
 /* NULL: none yet. */
-static ways *ways_of(leader *d)
+static rank_links *links_of(leader *d)
 {
     pthread_mutex_lock(&d->asks.lock);
-    ways *w = d->w;
+    rank_links *w = d->w;
     pthread_mutex_unlock(&d->asks.lock);
     return w;
 }
@@ -89,7 +89,7 @@ static ways *ways_of(leader *d)
 static int control_admit(void *ctx, peer *p, const frame_head *h, uint8_t **room, err *e)
 {
     const far_rank *r = ctx;
-    if (ways_know(h->kind)) return ways_shared_admit(ways_of(r->of), p, h, room, e);
+    if (rank_links_know(h->kind)) return rank_links_shared_admit(links_of(r->of), p, h, room, e);
     if ((h->kind == MSG_ANSWER || h->kind == MSG_DONE || h->kind == MSG_GET || h->kind == MSG_GET_LIST ||
          h->kind == MSG_DRAINING) &&
         h->bytes <= FRAME_SMALL)
@@ -219,7 +219,7 @@ static int control_take(void *ctx, peer *p, const frame_head *h, const uint8_t *
     far_rank *r = ctx;
     err why = {0};
     span more;
-    if (ways_know(h->kind)) return ways_shared_take(ways_of(r->of), p, h, payload, e);
+    if (rank_links_know(h->kind)) return rank_links_shared_take(links_of(r->of), p, h, payload, e);
     if (h->kind == MSG_GET || h->kind == MSG_GET_LIST) question_moves(&r->q);
     if (h->kind == MSG_DRAINING) return note_draining(r, p);
     if (h->kind == MSG_GET || h->kind == MSG_GET_LIST) return supply_take(r->pieces, p, h, payload, e);
@@ -248,8 +248,8 @@ static int write_lease(const far_rank *r, int protocol, buf *out, err *e)
 {
     const leader *d = r->of;
     const plan_options *asked = plan_asked(d->l);
-    const ways_shape these = ways_of_plan(d->l);
-    ways_others others;
+    const rank_links_shape these = rank_links_of_plan(d->l);
+    rank_links_others others;
     lease_ask a = {.rank = r->rank,
                    .ranks = d->n,
                    .ctx = d->m->ctx,
@@ -266,7 +266,7 @@ static int write_lease(const far_rank *r, int protocol, buf *out, err *e)
     program_identity(d->m->prog, (span){0}, a.identity); /* the spec is sent */
     for (int i = 0; i < AXIS_COUNT; i++) a.max_rows[i] = asked->max_rows[i];
     memcpy(a.token, d->nodes.token[r->rank], sizeof a.token);
-    ways_others_of(&others, &these, r->rank, plan_node(d->l, r->rank));
+    rank_links_others_of(&others, &these, r->rank, plan_node(d->l, r->rank));
     for (int i = 0; i < d->n; i++) {
         a.meets[i] = others.is[i];
         a.node[i] = span_str(others.node[i]);
@@ -360,7 +360,7 @@ static int far_open(void *self, plan *l, err *e)
     d->n = plan_segments(l);
     d->kv_type = d->o.kv_type(d->o.ctx, l);
     d->ranks = mem_zero((size_t)d->n, sizeof *d->ranks);
-    int rc = d->ranks ? ways_make_tokens(&d->nodes, d->n, e) : err_set(e, ERR_MEMORY, "out of memory for leases");
+    int rc = d->ranks ? rank_links_make_tokens(&d->nodes, d->n, e) : err_set(e, ERR_MEMORY, "out of memory for leases");
     for (int i = 0; i < d->n && !rc; i++)
         if (is_far(d, i)) rc = address_parse(&d->nodes.at[i], plan_node(l, i), false, e);
     buf_free(&d->spec);
@@ -410,23 +410,23 @@ static void far_memory(void *self, int rank, dtype k_type, dtype v_type, uint64_
     *left = m.left;
 }
 
-static int open_ways(leader *d, err *e)
+static int open_links(leader *d, err *e)
 {
     bool here[LINK_RANKS_MAX];
-    const ways_use use = {d, ways_lost};
-    ways *w;
+    const rank_links_use use = {d, links_lost};
+    rank_links *w;
     for (int i = 0; i < d->n; i++) here[i] = !is_far(d, i);
-    const ways_shape these = ways_of_plan(d->l);
-    int rc = ways_open(&w, &these, here, &use, e);
+    const rank_links_shape these = rank_links_of_plan(d->l);
+    int rc = rank_links_open(&w, &these, here, &use, e);
     for (int b = 0; b < d->n; b++)
         for (int a = 0; a < d->n && is_far(d, b) && peer_protocol(d->ranks[b].control) >= PROTOCOL_SHARED && !rc; a++)
-            if (!is_far(d, a)) rc = ways_share(w, a, b, a, d->ranks[b].control, e);
+            if (!is_far(d, a)) rc = rank_links_share(w, a, b, a, d->ranks[b].control, e);
     pthread_mutex_lock(&d->asks.lock);
     d->w = w;
     const bool lost = d->asks.lost;
     pthread_mutex_unlock(&d->asks.lock);
-    if (lost && w) ways_fail(w, &d->asks.why);
-    return rc ? rc : ways_dial_all(w, &d->nodes, &d->self, e);
+    if (lost && w) rank_links_fail(w, &d->asks.why);
+    return rc ? rc : rank_links_dial_all(w, &d->nodes, &d->self, e);
 }
 
 static int far_ready(void *self, const cache_options *cache, link_end *(*ends)[PLAN_LANES], err *e)
@@ -440,11 +440,11 @@ static int far_ready(void *self, const cache_options *cache, link_end *(*ends)[P
     if (!rc) rc = step_writer_open(&d->writer, p, &limits, e);
     for (int i = 0; i < d->n && !rc; i++)
         if (is_far(d, i)) rc = question_ask(&d->ranks[i].q, d->ranks[i].control, MSG_READY, &message, e);
-    if (!rc) rc = open_ways(d, e);
+    if (!rc) rc = open_links(d, e);
     for (int i = 0; i < d->n && !rc; i++)
         if (is_far(d, i)) rc = question_await(&d->ranks[i].q, INFINITY, e);
     for (int i = 0; i < d->n && !rc; i++)
-        for (int k = 0; k < plan_lanes(d->l); k++) ends[i][k] = is_far(d, i) ? NULL : ways_end(d->w, i, k);
+        for (int k = 0; k < plan_lanes(d->l); k++) ends[i][k] = is_far(d, i) ? NULL : rank_links_end(d->w, i, k);
     buf_free(&message);
     return rc;
 }
@@ -500,7 +500,7 @@ static void far_close(void *self)
         supply_close(d->ranks[i].pieces);
         mem_free(d->ranks[i].sent_at);
     }
-    ways_close(d->w);
+    rank_links_close(d->w);
     d->w = NULL;
     step_writer_close(d->writer);
     d->writer = NULL;
@@ -562,7 +562,7 @@ int leader_nodes(const leader *d, leader_node *out, int most)
         leader_node *x = r->control ? node_of(out, &n, most, plan_node(d->l, i), r->control) : NULL;
         if (!x) continue;
         peer_count(r->control, &x->bytes);
-        if (d->w) ways_count(d->w, i, &x->bytes);
+        if (d->w) rank_links_count(d->w, i, &x->bytes);
         x->wait += r->wait;
         if (r->hashed_at && (!x->hashed_at || r->hashed_at < x->hashed_at)) x->hashed_at = r->hashed_at;
         for (int g = 0; g < GROUP_MAX; g++) x->page[g] += r->memory.page[g];

@@ -27,14 +27,14 @@ void lease_end(lease *l, const err *why)
     const bool first = !l->over;
     if (first) l->why = *why;
     l->over = true;
-    ways *w = l->w;
+    rank_links *w = l->w;
     pthread_cond_broadcast(&l->changed);
     pthread_mutex_unlock(&l->lock);
     if (first) fetch_end(l->fetches, why);
-    if (first && w) ways_fail(w, why);
+    if (first && w) rank_links_fail(w, why);
 }
 
-static void ways_lost(void *ctx, const err *why) { lease_end(ctx, why); }
+static void links_lost(void *ctx, const err *why) { lease_end(ctx, why); }
 
 bool lease_is_over(const lease *l)
 {
@@ -82,37 +82,37 @@ uint64_t lease_steps(lease *l)
 }
 
 /* NULL: none yet. */
-static ways *ways_of(lease *l)
+static rank_links *links_of(lease *l)
 {
     pthread_mutex_lock(&l->lock);
-    ways *w = l->w;
+    rank_links *w = l->w;
     pthread_mutex_unlock(&l->lock);
     return w;
 }
 
 void lease_count(lease *l, peer_bytes *to)
 {
-    const ways *w = ways_of(l);
-    if (w) ways_count_dialled(w, to);
+    const rank_links *w = links_of(l);
+    if (w) rank_links_count_dialled(w, to);
 }
 
 /* ---- what takes long */
 
 /* Connections to the ranks that this one meets; those of the leader share its own, where it knows how. */
-static int begin_ways(lease *l, err *e)
+static int begin_links(lease *l, err *e)
 {
-    const ways_use use = {l, ways_lost};
-    const ways_others *o = &l->others;
+    const rank_links_use use = {l, links_lost};
+    const rank_links_others *o = &l->others;
     const bool shares = !l->trial && peer_protocol(l->control) >= PROTOCOL_SHARED;
-    ways *w = NULL;
-    int rc = ways_begin(&w, o, &use, e);
+    rank_links *w = NULL;
+    int rc = rank_links_begin(&w, o, &use, e);
     for (int b = 0; b < o->ranks && shares && !rc; b++)
-        if (o->is[b] && !o->node[b][0]) rc = ways_share(w, o->rank, b, b, l->control, e);
+        if (o->is[b] && !o->node[b][0]) rc = rank_links_share(w, o->rank, b, b, l->control, e);
     pthread_mutex_lock(&l->lock);
     l->w = w;
     const bool over = l->over;
     pthread_mutex_unlock(&l->lock);
-    if (over && w) ways_fail(w, &l->why);
+    if (over && w) rank_links_fail(w, &l->why);
     return rc;
 }
 
@@ -125,18 +125,18 @@ static int meet(lease *l, err *e)
     return rc;
 }
 
-/* Their boxes. Who leads by an older protocol, or a trial, has not said whom this rank meets. */
-static int make_ways(lease *l, const ways_shape *these, const char *mine, err *e)
+/* Their mailboxes. Who leads by an older protocol, or a trial, has not said whom this rank meets. */
+static int make_links(lease *l, const rank_links_shape *these, const char *mine, err *e)
 {
     bool here[LINK_RANKS_MAX] = {false};
     const bool early = l->w;
     int rc = OK;
     here[l->ask.rank] = true;
     if (!early) {
-        ways_others_of(&l->others, these, l->ask.rank, mine);
-        rc = begin_ways(l, e);
+        rank_links_others_of(&l->others, these, l->ask.rank, mine);
+        rc = begin_links(l, e);
     }
-    if (!rc) rc = ways_fill(l->w, these, here, e);
+    if (!rc) rc = rank_links_fill(l->w, these, here, e);
     return rc || early ? rc : meet(l, e);
 }
 
@@ -159,19 +159,19 @@ static int open_plan(lease *l, err *e)
     if (!rc) rc = lease_read_list(l, e);
     if (!rc) rc = lease_place_model(l, &o, e);
     if (!rc && plan_segments(l->l) != l->ask.ranks) rc = err_set(e, ERR_FORMAT, "another number of ranks");
-    const ways_shape these = rc ? (ways_shape){0} : ways_of_plan(l->l);
-    if (!rc) rc = make_ways(l, &these, plan_own_node(l->l), e);
-    if (!rc) rc = loan_take(l->host->memory, &l->loan, taken_bytes(l), e);
+    const rank_links_shape these = rc ? (rank_links_shape){0} : rank_links_of_plan(l->l);
+    if (!rc) rc = make_links(l, &these, plan_own_node(l->l), e);
+    if (!rc) rc = quota_take(l->host->memory, &l->quota, taken_bytes(l), e);
     l->opened = !rc;
     return rc;
 }
 
 static int open_trial(lease *l, err *e)
 {
-    const ways_shape these = trial_shape(l->trial);
-    const uint64_t left = loan_left(l->host->memory);
-    int rc = l->trial->bytes > left ? loan_refuse(l->host->memory, left, l->trial->bytes, e) : OK;
-    if (!rc) rc = make_ways(l, &these, device_at(&l->trial->devices, l->ask.rank)->node, e);
+    const rank_links_shape these = trial_shape(l->trial);
+    const uint64_t left = quota_left(l->host->memory);
+    int rc = l->trial->bytes > left ? quota_refuse(l->host->memory, left, l->trial->bytes, e) : OK;
+    if (!rc) rc = make_links(l, &these, device_at(&l->trial->devices, l->ask.rank)->node, e);
     l->side.w = l->w;
     l->side.rank = l->ask.rank;
     l->opened = !rc;
@@ -183,7 +183,7 @@ static int look_at_memory(const lease *l, dtype k_type, dtype v_type, lease_memo
 {
     if (!plan_memory(l->l, 0, k_type, v_type, m->page, &m->slot, &m->left))
         return err_set(e, ERR_FORMAT, "no rank is here");
-    const uint64_t left = loan_left(l->host->memory), more = taken_bytes(l) - l->loan; /* for steps */
+    const uint64_t left = quota_left(l->host->memory), more = taken_bytes(l) - l->quota; /* for steps */
     if (left < m->left + more) m->left = left > more ? left - more : 0;
     return OK;
 }
@@ -198,7 +198,7 @@ static int check_pages(const lease *l, const cache_options *cache, err *e)
     for (int g = 0; g < GROUP_MAX; g++) needs += (uint64_t)cache->n_page[g] * m.page[g];
     needs += (uint64_t)cache->n_slot * m.slot;
     const uint64_t has = taken_bytes(l);
-    return needs <= m.left ? OK : loan_refuse(l->host->memory, has + m.left, has + needs, e);
+    return needs <= m.left ? OK : quota_refuse(l->host->memory, has + m.left, has + needs, e);
 }
 
 static int tell_memory(const lease *l, dtype k_type, dtype v_type, buf *out, err *e)
@@ -284,10 +284,10 @@ static int get_ready(lease *l, span payload, err *e)
     if (!rc) rc = step_reader_open(&l->reader, l->m->prog, &limits, (int)l->ask.choices.in_flight, e);
     l->step_bytes = rc ? 0 : step_code_max(&limits);
     if (!rc && !(l->step_room = mem_alloc(l->step_bytes))) rc = err_set(e, ERR_MEMORY, "out of memory for steps");
-    for (int k = 0; k < plan_lanes(l->l); k++) ends[l->ask.rank][k] = ways_end(l->w, l->ask.rank, k);
+    for (int k = 0; k < plan_lanes(l->l); k++) ends[l->ask.rank][k] = rank_links_end(l->w, l->ask.rank, k);
     if (!rc) rc = check_pages(l, &cache, e);
     if (!rc) rc = plan_ready(l->l, &cache, ends, e);
-    if (!rc) rc = loan_take(l->host->memory, &l->loan, taken_bytes(l), e);
+    if (!rc) rc = quota_take(l->host->memory, &l->quota, taken_bytes(l), e);
     if (!rc) rc = meet_await(l->meets, JOIN_SECONDS, e);
     if (!rc) {
         l->collects = pthread_create(&l->collector, NULL, collect_steps, l) == 0;
@@ -331,9 +331,9 @@ static int test(lease *l, span payload, buf *out, err *e)
     if (!rc && !l->opened) rc = err_set(e, ERR_FORMAT, "a test after one that failed");
     if (!rc && !l->joined) rc = meet_await(l->meets, JOIN_SECONDS, e);
     l->joined = !rc;
-    if (!rc) rc = loan_take(l->host->memory, &l->loan, trial_side_bytes(&l->side, &t), e);
+    if (!rc) rc = quota_take(l->host->memory, &l->quota, trial_side_bytes(&l->side, &t), e);
     if (!rc) rc = trial_side_run(&l->side, &t, &s, e);
-    loan_return(l->host->memory, &l->loan);
+    quota_return(l->host->memory, &l->quota);
     if (!rc && !trial_score_write(out, &s)) rc = err_set(e, ERR_MEMORY, "out of memory");
     l->opened = !rc;
     atomic_fetch_add(&l->host->done->trials, !rc);
@@ -394,7 +394,7 @@ int lease_admit(lease *l, const frame_head *h, uint8_t **room, err *e)
 {
     const bool is_step = h->kind == MSG_STEP;
     if (h->kind == MSG_PIECE || h->kind == MSG_LIST) return fetch_admit(l->fetches, h, room, e);
-    if (ways_know(h->kind)) return ways_shared_admit(ways_of(l), l->control, h, room, e);
+    if (rank_links_know(h->kind)) return rank_links_shared_admit(links_of(l), l->control, h, room, e);
     if (l->trial ? h->kind != MSG_TEST : !is_step && h->kind != MSG_MEMORY && h->kind != MSG_READY)
         return err_set(e, ERR_FORMAT, "a message of kind %u on the connection of a lease", h->kind);
     pthread_mutex_lock(&l->lock);
@@ -428,7 +428,7 @@ int lease_take(lease *l, const frame_head *h, const uint8_t *payload, err *e)
 {
     if (h->kind == MSG_PIECE || h->kind == MSG_LIST) return fetch_take(l->fetches, h, payload, e);
     if (h->kind == MSG_STEP) return take_step(l, h, payload, e);
-    if (ways_know(h->kind)) return ways_shared_take(ways_of(l), l->control, h, payload, e);
+    if (rank_links_know(h->kind)) return rank_links_shared_take(links_of(l), l->control, h, payload, e);
     int rc = OK;
     pthread_mutex_lock(&l->lock);
     if (l->pending_kind) rc = err_set(e, ERR_FORMAT, "a message of kind %u out of turn", h->kind);
@@ -456,18 +456,18 @@ bool lease_knows(const lease *l, const lease_join *j)
 
 int lease_join_way(lease *l, const lease_join *j, peer *p, err *e)
 {
-    ways *w = ways_of(l);
-    return w ? ways_accept(w, l->ask.rank, j->from, p, e) : err_set(e, ERR_UNAVAILABLE, "a rank joins too early");
+    rank_links *w = links_of(l);
+    return w ? rank_links_accept(w, l->ask.rank, j->from, p, e) : err_set(e, ERR_UNAVAILABLE, "a rank joins too early");
 }
 
 int lease_way_admit(lease *l, int from, const frame_head *h, uint8_t **room, err *e)
 {
-    return ways_admit(l->w, l->ask.rank, from, h, room, e);
+    return rank_links_admit(l->w, l->ask.rank, from, h, room, e);
 }
 
 int lease_way_take(lease *l, int from, const frame_head *h, const uint8_t *payload, err *e)
 {
-    return ways_take(l->w, l->ask.rank, from, h, payload, e);
+    return rank_links_take(l->w, l->ask.rank, from, h, payload, e);
 }
 
 /* ---- opening */
@@ -488,7 +488,7 @@ static int read_ask(lease *l, span payload, err *e)
     l->weights = text_of(l->ask.weights);
     l->text = text_of(l->ask.model_spec);
     buf_add(&l->listed, l->ask.flat.p, l->ask.flat.n);
-    l->others = (ways_others){.rank = l->ask.rank, .ranks = l->ask.ranks};
+    l->others = (rank_links_others){.rank = l->ask.rank, .ranks = l->ask.ranks};
     for (int r = 0; r < l->ask.ranks; r++) {
         l->others.is[r] = l->ask.meets[r];
         if (l->ask.node[r].n) memcpy(l->others.node[r], l->ask.node[r].p, l->ask.node[r].n);
@@ -537,7 +537,7 @@ int lease_open(lease **out, const lease_host *host, peer *control, uint16_t kind
     l->control = control;
     int rc = kind == MSG_TRIAL ? read_trial(l, payload, e) : read_ask(l, payload, e);
     if (!rc) rc = fetch_open(&l->fetches, control, e);
-    if (!rc && !l->trial && peer_protocol(control) >= PROTOCOL_SHARED) rc = begin_ways(l, e);
+    if (!rc && !l->trial && peer_protocol(control) >= PROTOCOL_SHARED) rc = begin_links(l, e);
     if (!rc) return OK;
     l->over = true;
     lease_close(l);
@@ -564,14 +564,14 @@ void lease_stop(lease *l)
     l->works = l->collects = false;
     meet_close(l->meets);
     l->meets = NULL;
-    if (l->w) ways_stop(l->w);
+    if (l->w) rank_links_stop(l->w);
 }
 
 void lease_close(lease *l)
 {
     if (!l) return;
     lease_stop(l);
-    ways_close(l->w);
+    rank_links_close(l->w);
     trial_side_close(&l->side);
     if (l->trial) device_list_close(&l->trial->devices);
     mem_free(l->trial);
@@ -580,7 +580,7 @@ void lease_close(lease *l)
     store_close(l->parts);
     model_close(l->m);
     fetch_close(l->fetches);
-    loan_return(l->host->memory, &l->loan);
+    quota_return(l->host->memory, &l->quota);
     mem_free(l->step_room);
     buf_free(&l->pending);
     device_list_close(&l->devices);

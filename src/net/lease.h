@@ -4,10 +4,10 @@
 #include "core/backend.h"
 #include "net/keeper.h"
 #include "net/lists.h"
-#include "net/loan.h"
+#include "net/memory_quota.h"
 #include "net/peer.h"
 #include "net/tally.h"
-#include "net/ways.h"
+#include "net/rank_links.h"
 #include "plan/pace.h"
 
 typedef struct lease lease;
@@ -21,12 +21,12 @@ typedef struct lease_host {
     const char *cache;    /* folder for weights from leaders; NULL: in memory, unless there are copies */
     uint64_t cache_bytes; /* that it may take; 0: half of its disk */
     const peer_self *self;
-    loans *memory; /* of the node */
+    memory_quota *memory; /* of the node */
     keeper *copies;
     lists *told;            /* of what leaders have */
     tally *done;            /* by all leases */
     pace as;                /* node --as */
-    void (*met)(void *ctx); /* a lease has ways now: ranks that wait to join may; from any thread */
+    void (*met)(void *ctx); /* a lease has links now: ranks that wait to join may; from any thread */
     void *ctx;
 } lease_host;
 
@@ -37,8 +37,8 @@ int lease_begin(lease *l, err *e);
 /* A message of the leader; does not wait. lease_admit as frame_sink. */
 int lease_admit(lease *l, const frame_head *h, uint8_t **room, err *e);
 int lease_take(lease *l, const frame_head *h, const uint8_t *payload, err *e);
-/* Whether the token is that of a rank `from` of this lease's plan: then its ways take the connection over, as
- * ways_accept. ERR_UNAVAILABLE: it has none yet. */
+/* Whether the token is that of a rank `from` of this lease's plan: then its links take the connection over, as
+ * rank_links_accept. ERR_UNAVAILABLE: it has none yet. */
 bool lease_knows(const lease *l, const lease_join *j);
 int lease_join_way(lease *l, const lease_join *j, peer *p, err *e);
 int lease_way_admit(lease *l, int from, const frame_head *h, uint8_t **room, err *e);

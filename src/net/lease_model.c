@@ -67,7 +67,7 @@ static int take_model(lease *l, err *e)
 static int may_take(void *ctx, uint64_t bytes, err *e)
 {
     lease *l = ctx;
-    return loan_take(l->host->memory, &l->loan, l->fetched + bytes, e);
+    return quota_take(l->host->memory, &l->quota, l->fetched + bytes, e);
 }
 
 /* Leases that end now may hold the room for a moment. */

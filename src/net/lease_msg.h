@@ -7,8 +7,8 @@
  *                                           <-   ANSWER bytes of a page of each group, of a slot, bytes left
  *     READY  pages, slots                   ->   makes pages, waits for the connections between ranks
  *                                           <-   ANSWER
- *     STEP   (net/step_code.h)              ->   and data between ranks (net/boxes.h): on these connections with those
- *                                           <-   DONE    of the leader, else on some of their own
+ *     STEP   (net/step_code.h)              ->   and data between ranks (net/mailboxes.h): on these connections with
+ *                                           <-   DONE    those of the leader, else on some of their own
  *
  * The lease ends with the control connection. */
 #pragma once

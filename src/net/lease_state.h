@@ -25,12 +25,12 @@ struct lease {
     model *m;
     store *parts; /* of the leader's checkpoint, where the model is made of it; else NULL */
     fetch *fetches;
-    int64_t hashed_at;      /* contents_clock, when the oldest digest of what it reads was made */
-    bool differs;           /* the node's own copy has other contents */
-    uint64_t loan, fetched; /* bytes that it takes of the node's memory, of them weights from the leader */
+    int64_t hashed_at;       /* contents_clock, when the oldest digest of what it reads was made */
+    bool differs;            /* the node's own copy has other contents */
+    uint64_t quota, fetched; /* bytes that it takes of the node's memory, of them weights from the leader */
     plan *l;
-    ways *w;
-    ways_others others;
+    rank_links *w;
+    rank_links_others others;
     meeting *meets;
     trial_layout *trial; /* NULL: a plan; else ranks that only measure collectives, and this one's side */
     trial_side side;

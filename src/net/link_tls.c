@@ -1,4 +1,5 @@
-/* link_tls.c - see link_tls.h. The word that boxes move is that of the end among threads, so one wait serves both. */
+/* link_tls.c - see link_tls.h. The word that mailboxes move is that of the end among threads, so one wait serves both.
+ * */
 #include "net/link_tls.h"
 
 #include "base/mem.h"
@@ -9,7 +10,7 @@ struct link_tls {
     link_end base;   /* first */
     link_end *local; /* the end of the same rank among threads */
     int box0;
-    boxes *to[LINK_RANKS_MAX];
+    mailboxes *to[LINK_RANKS_MAX];
 };
 
 static link_tls *end_of(link_end *l) { return (link_tls *)l; }
@@ -17,7 +18,7 @@ static link_tls *end_of(link_end *l) { return (link_tls *)l; }
 static int tls_post(link_end *l, int to, int channel, const void *bytes, uint64_t n, err *e)
 {
     link_tls *t = end_of(l);
-    int rc = t->to[to] ? boxes_post(t->to[to], t->box0 + channel, bytes, n, e)
+    int rc = t->to[to] ? mailboxes_post(t->to[to], t->box0 + channel, bytes, n, e)
                        : t->local->kind->post(t->local, to, channel, bytes, n, e);
     if (!rc) l->posted += n;
     return rc;
@@ -26,7 +27,7 @@ static int tls_post(link_end *l, int to, int channel, const void *bytes, uint64_
 static bool tls_taken(link_end *l, int to, int channel)
 {
     link_tls *t = end_of(l);
-    const bool is = t->to[to] ? boxes_taken(t->to[to], t->box0 + channel)
+    const bool is = t->to[to] ? mailboxes_taken(t->to[to], t->box0 + channel)
                               : t->local->kind->taken(t->local, to, channel);
     if (!is) l->sought = to + 1;
     return is;
@@ -35,7 +36,7 @@ static bool tls_taken(link_end *l, int to, int channel)
 static int tls_take(link_end *l, int from, int channel, uint64_t n, const void **bytes, err *e)
 {
     link_tls *t = end_of(l);
-    const int rc = t->to[from] ? boxes_take(t->to[from], t->box0 + channel, n, bytes, e)
+    const int rc = t->to[from] ? mailboxes_take(t->to[from], t->box0 + channel, n, bytes, e)
                                : t->local->kind->take(t->local, from, channel, n, bytes, e);
     if (!*bytes) l->sought = from + 1;
     return rc;
@@ -44,7 +45,7 @@ static int tls_take(link_end *l, int from, int channel, uint64_t n, const void *
 static void tls_release(link_end *l, int from, int channel)
 {
     link_tls *t = end_of(l);
-    if (t->to[from]) boxes_release(t->to[from], t->box0 + channel);
+    if (t->to[from]) mailboxes_release(t->to[from], t->box0 + channel);
     else t->local->kind->release(t->local, from, channel);
 }
 
@@ -52,7 +53,7 @@ static int check_all(const link_tls *t, err *e)
 {
     int rc = OK;
     for (int r = 0; r < t->base.ranks && !rc; r++)
-        if (t->to[r]) rc = boxes_check(t->to[r], e);
+        if (t->to[r]) rc = mailboxes_check(t->to[r], e);
     return rc;
 }
 
@@ -74,7 +75,7 @@ static void tls_give_up(link_end *l, int code, const char *why)
     snprintf(text, sizeof text, "rank %d of %d: %s", l->rank, l->ranks, why);
     t->local->kind->give_up(t->local, code, why);
     for (int r = 0; r < l->ranks; r++)
-        if (t->to[r]) boxes_give_up(t->to[r], code, text);
+        if (t->to[r]) mailboxes_give_up(t->to[r], code, text);
 }
 
 static const link_kind tls_kind = {
@@ -87,7 +88,7 @@ static const link_kind tls_kind = {
     .give_up = tls_give_up,
 };
 
-int link_tls_open(link_tls **out, link_group *local, int rank, int box0, int channels, boxes *const *to, err *e)
+int link_tls_open(link_tls **out, link_group *local, int rank, int box0, int channels, mailboxes *const *to, err *e)
 {
     link_tls *l = *out = mem_zero(1, sizeof *l);
     if (!l) return err_set(e, ERR_MEMORY, "out of memory");
@@ -96,7 +97,7 @@ int link_tls_open(link_tls **out, link_group *local, int rank, int box0, int cha
     l->box0 = box0;
     for (int r = 0; r < l->base.ranks; r++) {
         l->to[r] = to[r];
-        if (to[r]) boxes_watch(to[r], box0, channels, link_threads_word(local, rank));
+        if (to[r]) mailboxes_watch(to[r], box0, channels, link_threads_word(local, rank));
     }
     return OK;
 }

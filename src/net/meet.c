@@ -27,7 +27,7 @@ static bool is_local(const char *node)
  * leader is, and b knows that. */
 static double patience_for(const meeting *m, int b)
 {
-    const ways_others *o = m->a.others;
+    const rank_links_others *o = m->a.others;
     const bool mine = is_local(o->node[o->rank]), theirs = is_local(o->node[b]);
     if (theirs && !mine) return INFINITY;
     return b > o->rank || (mine && !theirs) ? 0 : OTHER_WAY_AFTER;
@@ -39,11 +39,11 @@ static int meet_one(void *ctx, int b, err *e)
     const meet_ask *a = &m->a;
     const int rank = a->others->rank;
     address at;
-    if (!a->others->is[b] || !a->others->node[b][0] || !ways_misses(a->w, rank, b, patience_for(m, b))) return OK;
+    if (!a->others->is[b] || !a->others->node[b][0] || !rank_links_misses(a->w, rank, b, patience_for(m, b))) return OK;
     int rc = address_parse(&at, a->others->node[b], false, e);
-    for (bool again = false; !rc && (!again || ways_misses(a->w, rank, b, AGAIN_AFTER)); again = true) {
+    for (bool again = false; !rc && (!again || rank_links_misses(a->w, rank, b, AGAIN_AFTER)); again = true) {
         err why = {0};
-        if (ways_dial(a->w, rank, b, &at, a->token[b], a->self, INFINITY, &why) == OK) return OK;
+        if (rank_links_dial(a->w, rank, b, &at, a->token[b], a->self, INFINITY, &why) == OK) return OK;
         if (why.code == ERR_CANCELLED) return OK;
         log_line(again ? LOG_DEBUG : LOG_WARN, "%s: rank %d: %s", a->by, b, why.msg);
     }
@@ -73,8 +73,8 @@ int meet_begin(meeting **out, const meet_ask *a, err *e)
 int meet_await(const meeting *m, double seconds, err *e)
 {
     int missing;
-    int rc = ways_wait(m->a.w, seconds, &missing, e);
-    const ways_others *o = m->a.others;
+    int rc = rank_links_wait(m->a.w, seconds, &missing, e);
+    const rank_links_others *o = m->a.others;
     if (!rc || missing < 0 || !o->node[missing][0]) return rc;
     *e = (err){0};
     err_set(e, ERR_IO, "ranks %d and %d (%s and %s) cannot reach each other: their logs say why", o->rank, missing,

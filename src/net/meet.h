@@ -5,13 +5,13 @@
  * by a loopback name dials all that have others, and is not dialled by them. Who has not been reached is tried again
  * until the ranks end, for its lease may come later. */
 #pragma once
-#include "net/ways.h"
+#include "net/rank_links.h"
 
 typedef struct meeting meeting;
 
 typedef struct meet_ask {
-    ways *w; /* which outlives the meeting, as the next three do */
-    const ways_others *others;
+    rank_links *w; /* which outlives the meeting, as the next three do */
+    const rank_links_others *others;
     const uint8_t (*token)[LEASE_TOKEN]; /* [ranks] */
     const peer_self *self;
     const char *by; /* who asked for the ranks, for the log */
@@ -21,5 +21,5 @@ typedef struct meet_ask {
 int meet_begin(meeting **out, const meet_ask *a, err *e);
 /* Waits until all are there. ERR_IO: who is not. */
 int meet_await(const meeting *m, double seconds, err *e);
-/* After ways_fail: waits for those who dial. NULL ok. */
+/* After rank_links_fail: waits for those who dial. NULL ok. */
 void meet_close(meeting *m);

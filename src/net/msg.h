@@ -39,8 +39,8 @@ typedef enum { USE_NONE, USE_STEP, USE_DATA, USE_WEIGHT, USE_COUNT } msg_use;
     X(PROBE, 4, MSG_BOTH, USE_NONE, FRAME_SMALL,                                                                       \
       "bytes that nobody needs: the rate of a connection is measured by them")                                         \
     X(DATA, 16, MSG_BOTH, USE_DATA, UINT32_MAX,                                                                        \
-      "a message of a box, which knows its size; perhaps boxes that were released")                                    \
-    X(TAKEN, 17, MSG_BOTH, USE_DATA, 0, "boxes whose messages were released")                                          \
+      "a message of a mailbox, which knows its size; perhaps mailboxes that were released")                            \
+    X(TAKEN, 17, MSG_BOTH, USE_DATA, 0, "mailboxes whose messages were released")                                      \
     X(GIVE_UP, 18, MSG_BOTH, USE_DATA, ERR_MSG_MAX, "a step failed here: a code (4 bytes), then why")                  \
     X(LEASE, 32, MSG_TO_NODE | MSG_IN_ORDER, USE_STEP, LEASE_BYTES_MAX,                                                \
       "a rank of a plan is asked for: net/lease_msg.h")                                                                \

@@ -1,4 +1,4 @@
-/* node.c - see node.h. Whoever comes in is a guest: the first message says whether as a leader, who asks for a lease,
+/* node.c - see node.h. Whoever comes in is a visitor: the first message says whether as a leader, who asks for a lease,
  * or as another rank of a plan of which a rank is here. */
 #include "net/node.h"
 
@@ -22,12 +22,12 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { GUESTS_MAX = 1024 };
+enum { VISITORS_MAX = 1024 };
 #define LOOK_EVERY 0.25
-static const double ASK_SECONDS = 5; /* after which a guest has said what it wants */
+static const double ASK_SECONDS = 5; /* after which a visitor has said what it wants */
 
-typedef struct guest {
-    struct guest *next;
+typedef struct visitor {
+    struct visitor *next;
     node *of;
     peer *p;
     lease *_Atomic l; /* NULL: nothing was said yet, or it waits to join */
@@ -35,7 +35,7 @@ typedef struct guest {
     int from; /* rank there; -1: the leader */
     lease_join join;
     bool joins;           /* it said JOIN */
-    bool waits;           /* and the lease is not there, or has no ways yet; under the lock */
+    bool waits;           /* and the lease is not there, or has no links yet; under the lock */
     atomic_bool asks;     /* something has begun to come that is more than a sign of life */
     double until;         /* when it has to have asked, or its lease to be known */
     bool gone, closes;    /* its connections were lost; are being closed */
@@ -43,13 +43,13 @@ typedef struct guest {
     progress_watch watch; /* of a lease with something to do */
     double rest;          /* seconds for which that has not moved */
     uint8_t *room;
-} guest;
+} visitor;
 
 struct node {
     node_options o;
     peer_self self;
     lease_host host;
-    loans memory;
+    memory_quota memory;
     tally done;
     peer_bytes before; /* by connections that were closed */
     double looked;     /* clock_now of the last look_at_leases */
@@ -58,18 +58,18 @@ struct node {
     address at;
     door *d;
     pthread_mutex_t lock;
-    guest *guests;
-    int n_guest;
-    int n_closing; /* threads that close guests */
+    visitor *visitors;
+    int n_visitor;
+    int n_closing; /* threads that close visitors */
     pthread_cond_t closed;
     bool drains;
 };
 
 /* ---- messages */
 
-static int guest_admit(void *ctx, peer *p, const frame_head *h, uint8_t **room, err *e)
+static int visitor_admit(void *ctx, peer *p, const frame_head *h, uint8_t **room, err *e)
 {
-    guest *g = ctx;
+    visitor *g = ctx;
     (void)p;
     if (g->l) return g->from < 0 ? lease_admit(g->l, h, room, e) : lease_way_admit(g->l, g->from, h, room, e);
     if (g->joins) return err_set(e, ERR_FORMAT, "a message of kind %u before it has joined", h->kind);
@@ -82,7 +82,7 @@ static int guest_admit(void *ctx, peer *p, const frame_head *h, uint8_t **room, 
     return g->room ? OK : err_set(e, ERR_MEMORY, "out of memory for a lease");
 }
 
-static int begin_lease(guest *g, uint16_t kind, span payload, err *e)
+static int begin_lease(visitor *g, uint16_t kind, span payload, err *e)
 {
     node *n = g->of;
     lease *l;
@@ -104,10 +104,10 @@ static int begin_lease(guest *g, uint16_t kind, span payload, err *e)
 
 /* To the lease that the token is of. ERR_UNAVAILABLE: it waits, as its leader may be slower than the other rank, or the
  * model there not open; ERR_BUSY: the ranks have another connection. Under the lock. */
-static int join(guest *g, err *e)
+static int join(visitor *g, err *e)
 {
     lease *l = NULL;
-    for (guest *of = g->of->guests; of && !l; of = of->next)
+    for (visitor *of = g->of->visitors; of && !l; of = of->next)
         if (of->l && of->from < 0 && !of->gone && lease_knows(of->l, &g->join)) l = of->l;
     if (l) g->until = INFINITY;
     int rc = l ? lease_join_way(l, &g->join, g->p, e)
@@ -119,7 +119,7 @@ static int join(guest *g, err *e)
     return OK;
 }
 
-static int begin_way(guest *g, span payload, err *e)
+static int begin_way(visitor *g, span payload, err *e)
 {
     node *n = g->of;
     err why = {0};
@@ -139,7 +139,7 @@ static peer *join_next(node *n, err *why)
 {
     peer *p = NULL;
     pthread_mutex_lock(&n->lock);
-    for (guest *g = n->guests; g && !p; g = g->next) {
+    for (visitor *g = n->visitors; g && !p; g = g->next) {
         *why = (err){0};
         if (!g->waits || g->gone || join(g, why) == ERR_UNAVAILABLE) continue;
         p = g->p;
@@ -160,7 +160,7 @@ static peer *find_idle(node *n, err *why)
 {
     peer *p = NULL;
     pthread_mutex_lock(&n->lock);
-    for (guest *g = n->guests; g && !p; g = g->next) {
+    for (visitor *g = n->visitors; g && !p; g = g->next) {
         if (g->l || g->gone || g->asks || clock_now() < g->until) continue;
         if (clock_now() < peer_measured_at(g->p) + ASK_SECONDS) continue;
         *why = (err){0};
@@ -179,7 +179,7 @@ static void drop_idle(node *n)
 }
 
 /* Who asked for a lease can go elsewhere, and ends the connection. */
-static int tell_refusal(guest *g, err *e)
+static int tell_refusal(visitor *g, err *e)
 {
     const err why = *e;
     *e = (err){0};
@@ -190,9 +190,9 @@ static int tell_refusal(guest *g, err *e)
     return answer_send(g->p, MSG_ANSWER, 0, &why, (span){0}, e);
 }
 
-static int guest_take(void *ctx, peer *p, const frame_head *h, const uint8_t *payload, err *e)
+static int visitor_take(void *ctx, peer *p, const frame_head *h, const uint8_t *payload, err *e)
 {
-    guest *g = ctx;
+    visitor *g = ctx;
     (void)p;
     if (g->l) return g->from < 0 ? lease_take(g->l, h, payload, e) : lease_way_take(g->l, g->from, h, payload, e);
     const span said = span_of(payload, h->bytes);
@@ -209,9 +209,9 @@ static int guest_take(void *ctx, peer *p, const frame_head *h, const uint8_t *pa
     return rc == ERR_BUSY ? tell_refusal(g, e) : rc;
 }
 
-static void guest_lost(void *ctx, peer *p, const err *why)
+static void visitor_lost(void *ctx, peer *p, const err *why)
 {
-    guest *g = ctx;
+    visitor *g = ctx;
     const bool left = peer_left(p);
     err say = {0};
     if (why->code == ERR_FORMAT) log_line(LOG_WARN, "%s: %s", peer_name(p), why->msg);
@@ -225,9 +225,9 @@ static void guest_lost(void *ctx, peer *p, const err *why)
     if (l) lease_end(l, &say);
 }
 
-static void guest_tell(void *ctx, progress *mine)
+static void visitor_tell(void *ctx, progress *mine)
 {
-    guest *g = ctx;
+    visitor *g = ctx;
     if (g->l && g->from < 0) lease_progress(g->l, mine);
 }
 
@@ -237,7 +237,7 @@ static bool node_has_room(void *ctx)
 {
     node *n = ctx;
     pthread_mutex_lock(&n->lock);
-    const bool room = n->n_guest < GUESTS_MAX;
+    const bool room = n->n_visitor < VISITORS_MAX;
     pthread_mutex_unlock(&n->lock);
     return room;
 }
@@ -245,46 +245,47 @@ static bool node_has_room(void *ctx)
 static void node_enter(void *ctx, peer *p)
 {
     node *n = ctx;
-    guest *g = mem_zero(1, sizeof *g);
-    const peer_use use = {.ctx = g, .admit = guest_admit, .take = guest_take, .lost = guest_lost, .tell = guest_tell};
+    visitor *g = mem_zero(1, sizeof *g);
+    const peer_use use = {
+        .ctx = g, .admit = visitor_admit, .take = visitor_take, .lost = visitor_lost, .tell = visitor_tell};
     err e = {0};
     if (!g) {
         peer_close(p);
         return;
     }
-    *g = (guest){.of = n, .p = p, .from = -1, .until = clock_now() + ASK_SECONDS};
+    *g = (visitor){.of = n, .p = p, .from = -1, .until = clock_now() + ASK_SECONDS};
     pthread_mutex_lock(&n->lock);
-    g->next = n->guests;
-    n->guests = g;
-    n->n_guest++;
+    g->next = n->visitors;
+    n->visitors = g;
+    n->n_visitor++;
     pthread_mutex_unlock(&n->lock);
     if (peer_start(p, &use, &e)) {
         log_line(LOG_ERROR, "%s", e.msg);
-        guest_lost(g, p, &e);
+        visitor_lost(g, p, &e);
     }
 }
 
-/* ---- guests that are gone */
+/* ---- visitors that are gone */
 
 /* Those of the connections that its leases dialled come with the leader's. Under the lock. */
-static void count_bytes(const guest *g, peer_bytes *to)
+static void count_bytes(const visitor *g, peer_bytes *to)
 {
     peer_count(g->p, to);
     if (g->l && g->from < 0) lease_count(g->l, to);
 }
 
-/* Takes those of one lease that is over out of the list, or one who has none and is gone: its ways first, its leader
+/* Takes those of one lease that is over out of the list, or one who has none and is gone: its links first, its leader
  * last, linked by `next`. NULL: there is nobody. */
-static guest *take_gone(node *n, bool all)
+static visitor *take_gone(node *n, bool all)
 {
-    guest *gone = NULL, *out = NULL, **end = &out;
+    visitor *gone = NULL, *out = NULL, **end = &out;
     pthread_mutex_lock(&n->lock);
-    for (guest *g = n->guests; g && !gone; g = g->next)
+    for (visitor *g = n->visitors; g && !gone; g = g->next)
         if (all || g->gone || (g->l && lease_is_over(g->l))) gone = g;
     const lease *l = gone ? gone->l : NULL;
     for (int leads = 0; leads < 2 && gone; leads++)
-        for (guest **at = &n->guests; *at;) {
-            guest *g = *at;
+        for (visitor **at = &n->visitors; *at;) {
+            visitor *g = *at;
             if (l ? g->l != l || (g->from < 0) != leads : g != gone) {
                 at = &g->next;
                 continue;
@@ -294,17 +295,17 @@ static guest *take_gone(node *n, bool all)
             g->closes = true;
             *end = g;
             end = &g->next;
-            n->n_guest--;
+            n->n_visitor--;
             count_bytes(g, &n->before);
         }
     pthread_mutex_unlock(&n->lock);
     return out;
 }
 
-static void close_guests(guest *all)
+static void close_visitors(visitor *all)
 {
     const err ended = {.code = ERR_CANCELLED, .msg = "the lease has ended"};
-    for (guest *g = all, *next; g; g = next) {
+    for (visitor *g = all, *next; g; g = next) {
         next = g->next;
         const bool leads = g->l && g->from < 0;
         pthread_mutex_lock(&g->of->lock);
@@ -324,9 +325,9 @@ static void close_guests(guest *all)
 
 static void *close_main(void *arg)
 {
-    guest *all = arg;
+    visitor *all = arg;
     node *n = all->of;
-    close_guests(all);
+    close_visitors(all);
     pthread_mutex_lock(&n->lock);
     n->n_closing--;
     pthread_cond_broadcast(&n->closed);
@@ -335,7 +336,7 @@ static void *close_main(void *arg)
 }
 
 /* On a thread of their own: what a lease does may take long to end. */
-static void close_beside(node *n, guest *all)
+static void close_beside(node *n, visitor *all)
 {
     pthread_t thread;
     pthread_attr_t alone;
@@ -354,7 +355,7 @@ static void look_at_leases(node *n)
     pthread_mutex_lock(&n->lock);
     const bool due = clock_now() - n->looked >= LOOK_EVERY;
     if (due) n->looked = clock_now();
-    for (guest *g = n->guests; g && due; g = g->next) {
+    for (visitor *g = n->visitors; g && due; g = g->next) {
         progress p = {.busy = false};
         if (g->l && g->from < 0 && !lease_measures(g->l)) lease_progress(g->l, &p);
         if (!p.busy || p.waits >= 0) progress_begin(&g->watch);
@@ -368,14 +369,14 @@ void node_tidy(node *n)
 {
     look_at_leases(n);
     drop_idle(n);
-    for (guest *g; (g = take_gone(n, false));) close_beside(n, g);
+    for (visitor *g; (g = take_gone(n, false));) close_beside(n, g);
 }
 
 int node_leases(node *n)
 {
     int count = 0;
     pthread_mutex_lock(&n->lock);
-    for (const guest *g = n->guests; g; g = g->next) count += g->l && g->from < 0;
+    for (const visitor *g = n->visitors; g; g = g->next) count += g->l && g->from < 0;
     pthread_mutex_unlock(&n->lock);
     return count;
 }
@@ -384,7 +385,7 @@ bool node_works(node *n)
 {
     bool works = false;
     pthread_mutex_lock(&n->lock);
-    for (const guest *g = n->guests; g && !works; g = g->next) works = g->l && g->from < 0 && lease_works(g->l);
+    for (const visitor *g = n->visitors; g && !works; g = g->next) works = g->l && g->from < 0 && lease_works(g->l);
     pthread_mutex_unlock(&n->lock);
     return works;
 }
@@ -393,7 +394,7 @@ bool node_works(node *n)
 static uint64_t memory_left(node *n)
 {
     uint64_t left = 0;
-    const uint64_t lends = loan_left(&n->memory);
+    const uint64_t lends = quota_left(&n->memory);
     for (const backend_use *b = n->o.backends; b->be; b++) {
         device_info info;
         if (b->be->probe(0, &info) && !info.why && info.free_bytes > left) left = info.free_bytes;
@@ -404,8 +405,8 @@ static uint64_t memory_left(node *n)
 void node_look(node *n, node_report *out)
 {
     pthread_mutex_lock(&n->lock);
-    *out = (node_report){.connections = n->n_guest, .bytes = n->before, .drains = n->drains};
-    for (const guest *g = n->guests; g; g = g->next) {
+    *out = (node_report){.connections = n->n_visitor, .bytes = n->before, .drains = n->drains};
+    for (const visitor *g = n->visitors; g; g = g->next) {
         const bool leads = g->l && g->from < 0;
         count_bytes(g, &out->bytes);
         out->leases += leads && !lease_measures(g->l);
@@ -418,7 +419,7 @@ void node_look(node *n, node_report *out)
     out->steps = atomic_load(&n->done.steps);
     out->trials = atomic_load(&n->done.trials);
     out->compute_seconds = (double)atomic_load(&n->done.nanoseconds) * 1e-9;
-    out->memory_lent = loan_taken(&n->memory);
+    out->memory_lent = quota_taken(&n->memory);
     out->memory_left = memory_left(n);
     out->cache_bytes = n->o.cache ? store_folder_bytes(n->o.cache) : 0;
     out->refused = door_refused(n->d);
@@ -430,7 +431,7 @@ void node_drain(node *n)
 {
     pthread_mutex_lock(&n->lock);
     n->drains = true;
-    for (const guest *g = n->guests; g; g = g->next)
+    for (const visitor *g = n->visitors; g; g = g->next)
         if (g->l && g->from < 0 && !lease_measures(g->l) && peer_protocol(g->p) >= 2)
             peer_offer(g->p, PEER_CONTROL, &(frame_head){0, MSG_DRAINING, 0}, NULL);
     pthread_mutex_unlock(&n->lock);
@@ -444,7 +445,7 @@ static void file_decayed(void *ctx, const file_id *id, const err *why)
 {
     node *n = ctx;
     pthread_mutex_lock(&n->lock);
-    for (const guest *g = n->guests; g; g = g->next)
+    for (const visitor *g = n->visitors; g; g = g->next)
         if (g->l && g->from < 0) lease_lose_file(g->l, id, why);
     pthread_mutex_unlock(&n->lock);
 }
@@ -453,7 +454,7 @@ static void files_looked_at(void *ctx)
 {
     node *n = ctx;
     pthread_mutex_lock(&n->lock);
-    for (const guest *g = n->guests; g; g = g->next)
+    for (const visitor *g = n->visitors; g; g = g->next)
         if (g->l && g->from < 0) lease_look(g->l);
     pthread_mutex_unlock(&n->lock);
 }
@@ -534,10 +535,10 @@ void node_close(node *n)
     if (!n) return;
     door_close(n->d);
     pthread_mutex_lock(&n->lock);
-    for (guest *g = n->guests; g; g = g->next)
+    for (visitor *g = n->visitors; g; g = g->next)
         if (g->l) lease_end(g->l, &(err){.code = ERR_CANCELLED, .msg = "the node has ended"});
     pthread_mutex_unlock(&n->lock);
-    for (guest *g; (g = take_gone(n, true));) close_beside(n, g);
+    for (visitor *g; (g = take_gone(n, true));) close_beside(n, g);
     pthread_mutex_lock(&n->lock);
     while (n->n_closing) pthread_cond_wait(&n->closed, &n->lock);
     pthread_mutex_unlock(&n->lock);

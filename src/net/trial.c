@@ -29,8 +29,8 @@ struct trial {
     int n;
     trial_rank *ranks; /* [n] */
     peer_self self;
-    ways_nodes nodes;
-    ways *w;
+    rank_links_nodes nodes;
+    rank_links *w;
     asking asks;
 };
 
@@ -38,9 +38,9 @@ static bool is_far(const trial *t, int r) { return device_at(&t->o->layout->devi
 
 /* ---- nodes */
 
-static void on_lost(void *ctx, const err *why) { ways_fail(((trial *)ctx)->w, why); }
+static void on_lost(void *ctx, const err *why) { rank_links_fail(((trial *)ctx)->w, why); }
 
-static void ways_lost(void *ctx, const err *why) { asking_lose(&((trial *)ctx)->asks, why); }
+static void links_lost(void *ctx, const err *why) { asking_lose(&((trial *)ctx)->asks, why); }
 
 static int control_admit(void *ctx, peer *p, const frame_head *h, uint8_t **room, err *e)
 {
@@ -78,22 +78,22 @@ static int connect_nodes(trial *t, err *e)
                             : err_set(e, ERR_USAGE, "--devices: nodes need --key-file");
     t->self.me.inexact = true; /* codecs give the same bits everywhere; results are compared */
     if (t->o->timeout > 0) t->self.me.silence_ms = (uint32_t)(t->o->timeout * 1000);
-    if (!rc) rc = ways_make_tokens(&t->nodes, t->n, e);
+    if (!rc) rc = rank_links_make_tokens(&t->nodes, t->n, e);
     if (!rc) rc = at_once(t->n, ask_rank, t, e);
     for (int i = 0; i < t->n && !rc; i++)
         if (is_far(t, i)) rc = question_await(&t->ranks[i].q, INFINITY, e);
-    return rc ? rc : ways_dial_all(t->w, &t->nodes, &t->self, e);
+    return rc ? rc : rank_links_dial_all(t->w, &t->nodes, &t->self, e);
 }
 
 /* ---- */
 
 int trial_open(trial **out, const trial_options *o, err *e)
 {
-    const ways_shape these = trial_shape(o->layout);
+    const rank_links_shape these = trial_shape(o->layout);
     bool here[LINK_RANKS_MAX], far = false;
     trial *t = *out = mem_zero(1, sizeof *t);
     if (!t) return err_set(e, ERR_MEMORY, "out of memory for ranks");
-    const ways_use use = {t, ways_lost};
+    const rank_links_use use = {t, links_lost};
     asking_open(&t->asks, on_lost, t);
     t->o = o;
     t->n = o->layout->devices.n;
@@ -106,7 +106,7 @@ int trial_open(trial **out, const trial_options *o, err *e)
         t->ranks[i].rank = i;
         t->ranks[i].q.of = &t->asks;
     }
-    if (!rc) rc = ways_open(&t->w, &these, here, &use, e);
+    if (!rc) rc = rank_links_open(&t->w, &these, here, &use, e);
     for (int i = 0; i < t->n && !rc; i++) t->ranks[i].side = (trial_side){.wire = o->wire[i], .w = t->w, .rank = i};
     if (!rc && far) rc = connect_nodes(t, e);
     if (!rc) return OK;
@@ -134,7 +134,7 @@ static int run_here(trial *t, const coll_test *test, err *e)
         started[i] = pthread_create(&t->ranks[i].thread, NULL, rank_main, &t->ranks[i]) == 0;
         if (!started[i]) {
             rc = err_set(e, ERR_IO, "cannot start a thread for rank %d of %d", i, t->n);
-            link_end *end = ways_end(t->w, i, 0);
+            link_end *end = rank_links_end(t->w, i, 0);
             end->kind->give_up(end, rc, "it could not be started");
         }
     }
@@ -168,7 +168,7 @@ void trial_close(trial *t)
 {
     if (!t) return;
     for (int i = 0; t->ranks && i < t->n; i++) peer_close(t->ranks[i].control);
-    ways_close(t->w);
+    rank_links_close(t->w);
     for (int i = 0; t->ranks && i < t->n; i++) {
         trial_side_close(&t->ranks[i].side);
         buf_free(&t->ranks[i].q.more);

@@ -15,9 +15,9 @@ static const char *layout_node(const void *of, int rank)
     return *node ? node : NULL;
 }
 
-ways_shape trial_shape(const trial_layout *l)
+rank_links_shape trial_shape(const trial_layout *l)
 {
-    return (ways_shape){l->devices.n, 1, COLL_CHANNELS, l, layout_bytes, layout_node};
+    return (rank_links_shape){l->devices.n, 1, COLL_CHANNELS, l, layout_bytes, layout_node};
 }
 
 /* What is posted lies in a half of a rank's memory. */
@@ -34,20 +34,20 @@ uint64_t trial_message_bytes(const coll_test *t, int ranks)
 static uint64_t side_sent(const void *of)
 {
     const trial_side *s = of;
-    return ways_sent(s->w, s->rank);
+    return rank_links_sent(s->w, s->rank);
 }
 
-static bool side_ends(const void *of) { return ways_failed(((const trial_side *)of)->w); }
+static bool side_ends(const void *of) { return rank_links_failed(((const trial_side *)of)->w); }
 
 uint64_t trial_side_bytes(const trial_side *s, const coll_test *t)
 {
-    const int ranks = ways_end(s->w, s->rank, 0)->ranks;
+    const int ranks = rank_links_end(s->w, s->rank, 0)->ranks;
     return coll_measure_bytes(t, s->rank, ranks) + (uint64_t)(t->rows * t->cols) * sizeof(float);
 }
 
 int trial_side_run(trial_side *s, const coll_test *t, coll_score *to, err *e)
 {
-    link_end *l = ways_end(s->w, s->rank, 0);
+    link_end *l = rank_links_end(s->w, s->rank, 0);
     coll_test own = *t;
     own.wire = s->wire;
     own.sent = side_sent;

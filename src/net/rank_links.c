@@ -1,5 +1,5 @@
-/* ways.c - see ways.h. */
-#include "net/ways.h"
+/* rank_links.c - see rank_links.h. */
+#include "net/rank_links.h"
 
 #include "base/cond.h"
 #include "base/mem.h"
@@ -15,36 +15,36 @@
 
 enum { ANSWER_SECONDS = 10 };
 
-typedef struct way {
-    ways *of;
-    int a, b;           /* rank here, rank there */
-    boxes *_Atomic box; /* NULL: ways_fill was not called yet */
-    peer *p;            /* that it goes over */
-    bool shared;        /* with others, by the mark */
+typedef struct rank_link {
+    rank_links *of;
+    int a, b;               /* rank here, rank there */
+    mailboxes *_Atomic box; /* NULL: rank_links_fill was not called yet */
+    peer *p;                /* that it goes over */
+    bool shared;            /* with others, by the mark */
     int mark;
     /* Under the lock of `asks`: */
     bool joined;
     bool says;  /* a JOIN of this process is under way, or was taken */
     peer *own;  /* dialled by this process, which closes it */
     question q; /* JOIN */
-} way;
+} rank_link;
 
-struct ways {
+struct rank_links {
     int n;
-    way *all; /* [n_way] */
-    int n_way, cap;
+    rank_link *all; /* [n_link] */
+    int n_link, cap;
     int lanes;
     bool leads; /* its process dials, whatever the ranks */
     bool stopped;
     link_group *local[PLAN_LANES];
     link_tls *end[LINK_RANKS_MAX][PLAN_LANES];
-    ways_use use;
+    rank_links_use use;
     asking asks;
 };
 
-static way *find(const ways *w, int a, int b)
+static rank_link *find(const rank_links *w, int a, int b)
 {
-    for (int i = 0; i < w->n_way; i++)
+    for (int i = 0; i < w->n_link; i++)
         if (w->all[i].a == a && w->all[i].b == b) return &w->all[i];
     return NULL;
 }
@@ -53,15 +53,15 @@ static way *find(const ways *w, int a, int b)
 
 static void on_lost(void *ctx, const err *why)
 {
-    const ways *w = ctx;
-    for (int i = 0; i < w->n_way; i++)
-        if (w->all[i].box) boxes_lost(w->all[i].box, why);
+    const rank_links *w = ctx;
+    for (int i = 0; i < w->n_link; i++)
+        if (w->all[i].box) mailboxes_lost(w->all[i].box, why);
     w->use.lost(w->use.ctx, why);
 }
 
-void ways_fail(ways *w, const err *why) { asking_lose(&w->asks, why); }
+void rank_links_fail(rank_links *w, const err *why) { asking_lose(&w->asks, why); }
 
-bool ways_failed(const ways *w)
+bool rank_links_failed(const rank_links *w)
 {
     pthread_mutex_t *lock = (pthread_mutex_t *)&w->asks.lock;
     pthread_mutex_lock(lock);
@@ -75,13 +75,13 @@ bool ways_failed(const ways *w)
 static uint64_t plan_bytes(const void *of, int a, int b, int channel) { return plan_channel_bytes(of, a, b, channel); }
 static const char *node_of_plan(const void *of, int rank) { return plan_node(of, rank); }
 
-ways_shape ways_of_plan(const plan *l)
+rank_links_shape rank_links_of_plan(const plan *l)
 {
-    return (ways_shape){plan_segments(l), plan_lanes(l), plan_channels(l), l, plan_bytes, node_of_plan};
+    return (rank_links_shape){plan_segments(l), plan_lanes(l), plan_channels(l), l, plan_bytes, node_of_plan};
 }
 
 /* Whether two hand each other anything; *bytes [lanes * channels]: how much at most, NULL ok. */
-static bool hands(const ways_shape *s, int a, int b, uint64_t *bytes)
+static bool hands(const rank_links_shape *s, int a, int b, uint64_t *bytes)
 {
     uint64_t any = 0;
     for (int c = 0; c < s->lanes * s->channels; c++) {
@@ -92,9 +92,9 @@ static bool hands(const ways_shape *s, int a, int b, uint64_t *bytes)
     return any;
 }
 
-void ways_others_of(ways_others *to, const ways_shape *s, int rank, const char *mine)
+void rank_links_others_of(rank_links_others *to, const rank_links_shape *s, int rank, const char *mine)
 {
-    *to = (ways_others){.rank = rank, .ranks = s->ranks};
+    *to = (rank_links_others){.rank = rank, .ranks = s->ranks};
     for (int b = 0; b < s->ranks; b++) {
         const char *node = b == rank ? mine : s->node(s->of, b);
         to->is[b] = b != rank && hands(s, rank, b, NULL);
@@ -102,9 +102,9 @@ void ways_others_of(ways_others *to, const ways_shape *s, int rank, const char *
     }
 }
 
-static int make(ways **out, int ranks, const ways_use *use, err *e)
+static int make(rank_links **out, int ranks, const rank_links_use *use, err *e)
 {
-    ways *w = *out = mem_zero(1, sizeof *w);
+    rank_links *w = *out = mem_zero(1, sizeof *w);
     if (!w) return err_set(e, ERR_MEMORY, "out of memory for connections");
     asking_open(&w->asks, on_lost, w);
     w->n = ranks;
@@ -113,16 +113,16 @@ static int make(ways **out, int ranks, const ways_use *use, err *e)
     return w->all ? OK : err_set(e, ERR_MEMORY, "out of memory for connections");
 }
 
-static void add(ways *w, int a, int b)
+static void add(rank_links *w, int a, int b)
 {
-    way *x = &w->all[w->n_way++];
+    rank_link *x = &w->all[w->n_link++];
     x->of = w;
     x->q.of = &w->asks;
     x->a = a;
     x->b = b;
 }
 
-int ways_begin(ways **out, const ways_others *o, const ways_use *use, err *e)
+int rank_links_begin(rank_links **out, const rank_links_others *o, const rank_links_use *use, err *e)
 {
     int rc = make(out, o->ranks, use, e);
     for (int b = 0; b < o->ranks && !rc; b++)
@@ -131,7 +131,7 @@ int ways_begin(ways **out, const ways_others *o, const ways_use *use, err *e)
 }
 
 /* Boxes, and an end of the link, for rank a. */
-static int fill_rank(ways *w, const ways_shape *s, int a, const bool *here, boxes **to, err *e)
+static int fill_rank(rank_links *w, const rank_links_shape *s, int a, const bool *here, mailboxes **to, err *e)
 {
     const int n = s->lanes * s->channels;
     uint64_t *bytes = mem_array((size_t)n, sizeof *bytes);
@@ -141,7 +141,7 @@ static int fill_rank(ways *w, const ways_shape *s, int a, const bool *here, boxe
         const bool need = !here[b] && hands(s, a, b, bytes);
         if (need != (find(w, a, b) != NULL))
             rc = err_set(e, ERR_FORMAT, "ranks %d and %d hand each other other things than the leader says", a, b);
-        else if (need) rc = boxes_open(&to[b], n, bytes, node && *node ? node : "the leader", e);
+        else if (need) rc = mailboxes_open(&to[b], n, bytes, node && *node ? node : "the leader", e);
     }
     mem_free(bytes);
     for (int k = 0; k < s->lanes && !rc; k++)
@@ -150,122 +150,126 @@ static int fill_rank(ways *w, const ways_shape *s, int a, const bool *here, boxe
 }
 
 /* From now on messages come. */
-static int attach(way *x, boxes *box, err *e)
+static int attach(rank_link *x, mailboxes *box, err *e)
 {
     asking *s = &x->of->asks;
     pthread_mutex_lock(&s->lock);
     x->box = box;
-    int rc = s->lost ? err_copy(e, &s->why) : x->joined ? boxes_join(box, x->p, x->mark, e) : OK;
+    int rc = s->lost ? err_copy(e, &s->why) : x->joined ? mailboxes_join(box, x->p, x->mark, e) : OK;
     pthread_mutex_unlock(&s->lock);
     return rc;
 }
 
-int ways_fill(ways *w, const ways_shape *s, const bool *here, err *e)
+int rank_links_fill(rank_links *w, const rank_links_shape *s, const bool *here, err *e)
 {
     int rc = s->ranks == w->n ? OK : err_set(e, ERR_FORMAT, "another number of ranks");
     for (int k = 0; k < s->lanes && !rc; k++, w->lanes++) rc = link_threads_open(&w->local[k], w->n, s->channels, e);
     for (int a = 0; a < w->n && !rc; a++) {
-        boxes *to[LINK_RANKS_MAX] = {NULL};
+        mailboxes *to[LINK_RANKS_MAX] = {NULL};
         if (!here[a]) continue;
         rc = fill_rank(w, s, a, here, to, e);
         for (int b = 0; b < w->n; b++) {
             if (!to[b]) continue;
             if (!rc) rc = attach(find(w, a, b), to[b], e);
-            else boxes_close(to[b]);
+            else mailboxes_close(to[b]);
         }
     }
     return rc;
 }
 
-int ways_open(ways **out, const ways_shape *s, const bool *here, const ways_use *use, err *e)
+int rank_links_open(rank_links **out, const rank_links_shape *s, const bool *here, const rank_links_use *use, err *e)
 {
     int rc = make(out, s->ranks, use, e);
     for (int a = 0; a < s->ranks && !rc; a++)
         for (int b = 0; b < s->ranks; b++)
             if (here[a] && !here[b] && hands(s, a, b, NULL)) add(*out, a, b);
-    return rc ? rc : ways_fill(*out, s, here, e);
+    return rc ? rc : rank_links_fill(*out, s, here, e);
 }
 
-link_end *ways_end(const ways *w, int a, int lane) { return w->end[a][lane] ? link_tls_end(w->end[a][lane]) : NULL; }
+link_end *rank_links_end(const rank_links *w, int a, int lane)
+{
+    return w->end[a][lane] ? link_tls_end(w->end[a][lane]) : NULL;
+}
 
-uint64_t ways_sent(const ways *w, int a)
+uint64_t rank_links_sent(const rank_links *w, int a)
 {
     uint64_t n = 0;
-    for (int i = 0; i < w->n_way; i++)
+    for (int i = 0; i < w->n_link; i++)
         if (w->all[i].a == a && w->all[i].p) n += peer_sent(w->all[i].p);
     return n;
 }
 
-void ways_count(const ways *w, int b, peer_bytes *to)
+void rank_links_count(const rank_links *w, int b, peer_bytes *to)
 {
-    for (int i = 0; i < w->n_way; i++)
+    for (int i = 0; i < w->n_link; i++)
         if (w->all[i].b == b && w->all[i].p && !w->all[i].shared) peer_count(w->all[i].p, to);
 }
 
-void ways_count_dialled(const ways *w, peer_bytes *to)
+void rank_links_count_dialled(const rank_links *w, peer_bytes *to)
 {
     pthread_mutex_t *lock = (pthread_mutex_t *)&w->asks.lock;
     pthread_mutex_lock(lock);
-    for (int i = 0; i < w->n_way; i++)
+    for (int i = 0; i < w->n_link; i++)
         if (w->all[i].own) peer_count(w->all[i].own, to);
     pthread_mutex_unlock(lock);
 }
 
 /* ---- messages */
 
-bool ways_know(uint16_t kind) { return boxes_know(kind); }
+bool rank_links_know(uint16_t kind) { return mailboxes_know(kind); }
 
-static int admit(const way *x, const frame_head *h, uint8_t **room, err *e)
+static int admit(const rank_link *x, const frame_head *h, uint8_t **room, err *e)
 {
-    if (x && x->box && boxes_know(h->kind)) return boxes_admit(x->box, h, room, e);
+    if (x && x->box && mailboxes_know(h->kind)) return mailboxes_admit(x->box, h, room, e);
     return err_set(e, ERR_FORMAT, "a message of kind %u between ranks", h->kind);
 }
 
-int ways_admit(ways *w, int a, int b, const frame_head *h, uint8_t **room, err *e)
+int rank_links_admit(rank_links *w, int a, int b, const frame_head *h, uint8_t **room, err *e)
 {
     return admit(find(w, a, b), h, room, e);
 }
 
-int ways_take(ways *w, int a, int b, const frame_head *h, const uint8_t *payload, err *e)
+int rank_links_take(rank_links *w, int a, int b, const frame_head *h, const uint8_t *payload, err *e)
 {
-    return boxes_deliver(find(w, a, b)->box, h, payload, e);
+    return mailboxes_deliver(find(w, a, b)->box, h, payload, e);
 }
 
-static const way *find_shared(const ways *w, const peer *p, const frame_head *h)
+static const rank_link *find_shared(const rank_links *w, const peer *p, const frame_head *h)
 {
-    for (int i = 0; w && i < w->n_way; i++)
-        if (w->all[i].shared && w->all[i].p == p && w->all[i].mark == boxes_mark(h)) return &w->all[i];
+    for (int i = 0; w && i < w->n_link; i++)
+        if (w->all[i].shared && w->all[i].p == p && w->all[i].mark == mailboxes_mark(h)) return &w->all[i];
     return NULL;
 }
 
-int ways_shared_admit(ways *w, const peer *p, const frame_head *h, uint8_t **room, err *e)
+int rank_links_shared_admit(rank_links *w, const peer *p, const frame_head *h, uint8_t **room, err *e)
 {
     return admit(find_shared(w, p, h), h, room, e);
 }
 
-int ways_shared_take(ways *w, const peer *p, const frame_head *h, const uint8_t *payload, err *e)
+int rank_links_shared_take(rank_links *w, const peer *p, const frame_head *h, const uint8_t *payload, err *e)
 {
-    return boxes_deliver(find_shared(w, p, h)->box, h, payload, e);
+    return mailboxes_deliver(find_shared(w, p, h)->box, h, payload, e);
 }
 
 static int dialled_admit(void *ctx, peer *p, const frame_head *h, uint8_t **room, err *e)
 {
-    const way *x = ctx;
+    const rank_link *x = ctx;
     (void)p;
     if (h->kind == MSG_ANSWER && h->bytes <= FRAME_SMALL) return OK;
-    return ways_admit(x->of, x->a, x->b, h, room, e);
+    return rank_links_admit(x->of, x->a, x->b, h, room, e);
 }
 
 static int dialled_take(void *ctx, peer *p, const frame_head *h, const uint8_t *payload, err *e)
 {
-    way *x = ctx;
-    return h->kind == MSG_ANSWER ? question_take(&x->q, p, h, payload, e) : ways_take(x->of, x->a, x->b, h, payload, e);
+    rank_link *x = ctx;
+    return h->kind == MSG_ANSWER ? question_take(&x->q, p, h, payload, e)
+                                 : rank_links_take(x->of, x->a, x->b, h, payload, e);
 }
 
 /* Before the other side has agreed nothing is lost but this try. */
 static void dialled_lost(void *ctx, peer *p, const err *why)
 {
-    way *x = ctx;
+    rank_link *x = ctx;
     pthread_mutex_lock(&x->of->asks.lock);
     const bool counts = x->own == p;
     pthread_mutex_unlock(&x->of->asks.lock);
@@ -275,16 +279,16 @@ static void dialled_lost(void *ctx, peer *p, const err *why)
 
 /* ---- connecting */
 
-int ways_share(ways *w, int a, int b, int mark, peer *p, err *e)
+int rank_links_share(rank_links *w, int a, int b, int mark, peer *p, err *e)
 {
-    way *x = find(w, a, b);
+    rank_link *x = find(w, a, b);
     if (!x) return OK;
     x->p = p;
     x->mark = mark;
     x->shared = true;
     pthread_mutex_lock(&w->asks.lock);
     x->joined = true;
-    int rc = x->box ? boxes_join(x->box, p, mark, e) : OK;
+    int rc = x->box ? mailboxes_join(x->box, p, mark, e) : OK;
     pthread_mutex_unlock(&w->asks.lock);
     return rc;
 }
@@ -292,7 +296,7 @@ int ways_share(ways *w, int a, int b, int mark, peer *p, err *e)
 /* Whether to say JOIN. The higher rank says it to one that waits for it, which not all did before protocol 4. */
 static bool still_missing(void *ctx, bool quick)
 {
-    way *x = ctx;
+    rank_link *x = ctx;
     pthread_mutex_lock(&x->of->asks.lock);
     const bool says = !x->joined && !x->of->asks.lost && (quick || x->a < x->b || x->of->leads);
     x->says = says;
@@ -302,14 +306,14 @@ static bool still_missing(void *ctx, bool quick)
 }
 
 /* What became of a dialled connection. */
-static int settle(way *x, peer *p, int rc, err *e)
+static int settle(rank_link *x, peer *p, int rc, err *e)
 {
     asking *s = &x->of->asks;
     pthread_mutex_lock(&s->lock);
     const bool other = x->joined || s->lost;
     x->says = !rc && !other;
     if (x->says && x->q.why.code) rc = err_copy(e, &x->q.why); /* lost meanwhile */
-    if (x->says && !rc && x->box) rc = boxes_join(x->box, p, 0, e);
+    if (x->says && !rc && x->box) rc = mailboxes_join(x->box, p, 0, e);
     const bool wanted = x->says = x->says && !rc;
     if (wanted) x->own = x->p = p;
     x->joined = x->joined || wanted;
@@ -319,10 +323,10 @@ static int settle(way *x, peer *p, int rc, err *e)
     return other && x->joined ? OK : rc;
 }
 
-int ways_dial(ways *w, int a, int b, const address *at, const uint8_t token[LEASE_TOKEN], const peer_self *self,
-              double seconds, err *e)
+int rank_links_dial(rank_links *w, int a, int b, const address *at, const uint8_t token[LEASE_TOKEN],
+                    const peer_self *self, double seconds, err *e)
 {
-    way *x = find(w, a, b);
+    rank_link *x = find(w, a, b);
     lease_join join = {.from = a};
     buf message = {0};
     peer *p = NULL;
@@ -344,9 +348,9 @@ int ways_dial(ways *w, int a, int b, const address *at, const uint8_t token[LEAS
     return settle(x, p, rc, e);
 }
 
-bool ways_misses(ways *w, int a, int b, double seconds)
+bool rank_links_misses(rank_links *w, int a, int b, double seconds)
 {
-    way *x = find(w, a, b);
+    rank_link *x = find(w, a, b);
     const double until = clock_now() + seconds;
     if (!x) return false;
     pthread_mutex_lock(&w->asks.lock);
@@ -357,7 +361,7 @@ bool ways_misses(ways *w, int a, int b, double seconds)
     return is;
 }
 
-int ways_make_tokens(ways_nodes *n, int ranks, err *e)
+int rank_links_make_tokens(rank_links_nodes *n, int ranks, err *e)
 {
     int rc = OK;
     for (int a = 0; a < ranks && !rc; a++)
@@ -369,8 +373,8 @@ int ways_make_tokens(ways_nodes *n, int ranks, err *e)
 }
 
 typedef struct dial_all {
-    ways *w;
-    const ways_nodes *n;
+    rank_links *w;
+    const rank_links_nodes *n;
     const peer_self *self;
 } dial_all;
 
@@ -379,25 +383,25 @@ static int dial_one(void *ctx, int i, err *e)
     const dial_all *d = ctx;
     const int a = d->w->all[i].a, b = d->w->all[i].b;
     if (d->w->all[i].shared) return OK;
-    return ways_dial(d->w, a, b, &d->n->at[b], d->n->token[a][b], d->self, ANSWER_SECONDS, e);
+    return rank_links_dial(d->w, a, b, &d->n->at[b], d->n->token[a][b], d->self, ANSWER_SECONDS, e);
 }
 
-int ways_dial_all(ways *w, const ways_nodes *n, const peer_self *self, err *e)
+int rank_links_dial_all(rank_links *w, const rank_links_nodes *n, const peer_self *self, err *e)
 {
     dial_all d = {w, n, self};
     w->leads = true;
-    return at_once(w->n_way, dial_one, &d, e);
+    return at_once(w->n_link, dial_one, &d, e);
 }
 
-int ways_accept(ways *w, int a, int b, peer *p, err *e)
+int rank_links_accept(rank_links *w, int a, int b, peer *p, err *e)
 {
-    way *x = find(w, a, b);
+    rank_link *x = find(w, a, b);
     int rc = OK;
     if (!x) return err_set(e, ERR_FORMAT, "ranks %d and %d hand each other nothing", b, a);
     pthread_mutex_lock(&w->asks.lock);
     if (x->joined) rc = err_set(e, ERR_BUSY, "rank %d has joined already", b);
     else if (x->says && a < b) rc = err_set(e, ERR_BUSY, "rank %d joins by itself", a);
-    if (!rc && x->box) rc = boxes_join(x->box, p, 0, e);
+    if (!rc && x->box) rc = mailboxes_join(x->box, p, 0, e);
     if (!rc) x->p = p;
     x->joined = x->joined || !rc;
     pthread_cond_broadcast(&w->asks.changed);
@@ -405,7 +409,7 @@ int ways_accept(ways *w, int a, int b, peer *p, err *e)
     return rc;
 }
 
-int ways_wait(ways *w, double seconds, int *missing, err *e)
+int rank_links_wait(rank_links *w, double seconds, int *missing, err *e)
 {
     const double until = clock_now() + seconds;
     asking *s = &w->asks;
@@ -413,7 +417,7 @@ int ways_wait(ways *w, double seconds, int *missing, err *e)
     pthread_mutex_lock(&s->lock);
     for (bool in_time = true;; in_time = cond_wait(&s->changed, &s->lock, until)) {
         *missing = -1;
-        for (int i = 0; i < w->n_way; i++)
+        for (int i = 0; i < w->n_link; i++)
             if (!w->all[i].joined) *missing = w->all[i].b;
         if (*missing < 0 || s->lost || !in_time) break;
     }
@@ -423,27 +427,27 @@ int ways_wait(ways *w, double seconds, int *missing, err *e)
     return rc;
 }
 
-void ways_stop(ways *w)
+void rank_links_stop(rank_links *w)
 {
     static const err why = {.code = ERR_CANCELLED, .msg = "the ranks have ended"};
     if (w->stopped) return;
     w->stopped = true; /* peers of others are not touched again */
-    for (int i = 0; i < w->n_way; i++) {
-        way *x = &w->all[i];
+    for (int i = 0; i < w->n_link; i++) {
+        rank_link *x = &w->all[i];
         if (x->p) peer_drop(x->p, &why);
-        if (x->box) boxes_stop(x->box);
+        if (x->box) mailboxes_stop(x->box);
         if (!x->own && !x->shared) x->p = NULL; /* its owner closes it */
     }
 }
 
-void ways_close(ways *w)
+void rank_links_close(rank_links *w)
 {
     if (!w) return;
-    for (int i = 0; i < w->n_way; i++)
-        if (w->all[i].box) boxes_stop(w->all[i].box);
-    for (int i = 0; i < w->n_way; i++) peer_close(w->all[i].own);
-    for (int i = 0; i < w->n_way; i++) {
-        boxes_close(w->all[i].box);
+    for (int i = 0; i < w->n_link; i++)
+        if (w->all[i].box) mailboxes_stop(w->all[i].box);
+    for (int i = 0; i < w->n_link; i++) peer_close(w->all[i].own);
+    for (int i = 0; i < w->n_link; i++) {
+        mailboxes_close(w->all[i].box);
         buf_free(&w->all[i].q.more);
     }
     for (int k = 0; k < PLAN_LANES; k++) {

@@ -1,10 +1,10 @@
-/* boxes.c - see boxes.h.
+/* mailboxes.c - see mailboxes.h.
  *
  * The channel of a DATA frame: bits 0 to 14 its mailbox, bit 15 which of the two buffers of that it takes; then the
  * numbers plus one of up to two mailboxes whose buffers the sender frees (0: none); then the mark, by which mailboxes
  * that share a peer are told apart. Buffers are taken in turn, so the order of messages is known though a small one may
  * overtake a large one on the other connection. */
-#include "net/boxes.h"
+#include "net/mailboxes.h"
 
 #include "base/mem.h"
 #include "net/msg.h"
@@ -17,7 +17,7 @@
 enum { EMPTY, COMING, FULL };                                              /* of a place */
 enum { PLACE = 1 << 15, TOLD = 16, TOLD_BITS = 16, MARK = 48, LINE = 64 }; /* in channels; alignment of memory */
 
-typedef struct box {
+typedef struct mailbox {
     signal_word *word; /* NULL: nobody waits */
     uint64_t bytes;    /* of a place */
     uint8_t *place[2];
@@ -29,34 +29,34 @@ typedef struct box {
     atomic_bool unsent;     /* the last one posted */
     frame_head head;        /* of that */
     const void *from;
-} box;
+} mailbox;
 
-struct boxes {
+struct mailboxes {
     int n;
-    box *all;
+    mailbox *all;
     uint8_t *memory;
     uint64_t memory_bytes;
     peer *p;
     uint64_t mark; /* in the channel of a message */
     char name[TCP_NAME_MAX];
     int first_untold, n_untold;
-    uint16_t *untold; /* [n] ring: boxes of which one message was released and the other side does not know */
+    uint16_t *untold; /* [n] ring: mailboxes of which one message was released and the other side does not know */
     pthread_t sender;
     bool sends;
     pthread_mutex_t lock; /* of both rings, of box.untold and of `why` */
     pthread_cond_t more;
     bool stop;
     int first, n_waiting;
-    uint16_t *waiting; /* [n] ring: boxes whose messages the sender has to send */
+    uint16_t *waiting; /* [n] ring: mailboxes whose messages the sender has to send */
     atomic_bool failed;
     err why;
 };
 
-int boxes_open(boxes **out, int n, const uint64_t *bytes, const char *name, err *e)
+int mailboxes_open(mailboxes **out, int n, const uint64_t *bytes, const char *name, err *e)
 {
-    boxes *b = *out = NULL;
+    mailboxes *b = *out = NULL;
     uint64_t total = 0;
-    if (n < 1 || n > BOXES_MAX) return err_set(e, ERR_LIMIT, "%d boxes: 1 to %d are possible", n, BOXES_MAX);
+    if (n < 1 || n > MAILBOXES_MAX) return err_set(e, ERR_LIMIT, "%d boxes: 1 to %d are possible", n, MAILBOXES_MAX);
     for (int i = 0; i < n; i++)
         if (bytes[i] > UINT32_MAX || !mem_add(total, (bytes[i] + LINE - 1) / LINE * LINE * 2, &total))
             return err_set(e, ERR_LIMIT, "a message of %llu bytes: at most 4 GiB", (unsigned long long)bytes[i]);
@@ -72,7 +72,7 @@ int boxes_open(boxes **out, int n, const uint64_t *bytes, const char *name, err 
     pthread_mutex_init(&b->lock, NULL);
     pthread_cond_init(&b->more, NULL);
     if (!b->all || !b->waiting || !b->untold || !b->memory) {
-        boxes_close(b);
+        mailboxes_close(b);
         return err_set(e, ERR_MEMORY, "out of memory for messages of %llu bytes", (unsigned long long)total);
     }
     uint8_t *at = b->memory;
@@ -87,17 +87,17 @@ int boxes_open(boxes **out, int n, const uint64_t *bytes, const char *name, err 
     return OK;
 }
 
-void boxes_watch(boxes *b, int first, int n, signal_word *word)
+void mailboxes_watch(mailboxes *b, int first, int n, signal_word *word)
 {
     for (int i = first; i < first + n; i++) b->all[i].word = word;
 }
 
-static void wake(const box *x)
+static void wake(const mailbox *x)
 {
     if (x->word) signal_move(x->word);
 }
 
-static void fail(boxes *b, int code, const char *why)
+static void fail(mailboxes *b, int code, const char *why)
 {
     pthread_mutex_lock(&b->lock);
     bool first = !atomic_load(&b->failed);
@@ -109,13 +109,13 @@ static void fail(boxes *b, int code, const char *why)
         if (i == 0 || b->all[i].word != b->all[i - 1].word) wake(&b->all[i]);
 }
 
-void boxes_lost(boxes *b, const err *why) { fail(b, why->code, why->msg); }
+void mailboxes_lost(mailboxes *b, const err *why) { fail(b, why->code, why->msg); }
 
-int boxes_check(const boxes *b, err *e) { return atomic_load(&b->failed) ? err_copy(e, &b->why) : OK; }
+int mailboxes_check(const mailboxes *b, err *e) { return atomic_load(&b->failed) ? err_copy(e, &b->why) : OK; }
 
 /* ---- out */
 
-static void note_sent(box *x)
+static void note_sent(mailbox *x)
 {
     atomic_store(&x->unsent, false);
     wake(x);
@@ -123,13 +123,13 @@ static void note_sent(box *x)
 
 static void *send_waiting(void *arg)
 {
-    boxes *b = arg;
+    mailboxes *b = arg;
     err e = {0};
     pthread_mutex_lock(&b->lock);
     for (;;) {
         while (!b->n_waiting && !b->stop && !atomic_load(&b->failed)) pthread_cond_wait(&b->more, &b->lock);
         if (b->stop || atomic_load(&b->failed)) break;
-        box *x = &b->all[b->waiting[b->first]];
+        mailbox *x = &b->all[b->waiting[b->first]];
         b->first = (b->first + 1) % b->n;
         b->n_waiting--;
         pthread_mutex_unlock(&b->lock);
@@ -142,9 +142,9 @@ static void *send_waiting(void *arg)
     return NULL;
 }
 
-int boxes_mark(const frame_head *h) { return (int)(h->channel >> MARK); }
+int mailboxes_mark(const frame_head *h) { return (int)(h->channel >> MARK); }
 
-int boxes_join(boxes *b, peer *p, int mark, err *e)
+int mailboxes_join(mailboxes *b, peer *p, int mark, err *e)
 {
     b->p = p;
     if (mark) b->mark = (uint64_t)mark << MARK; /* where there is none the first message may be here already */
@@ -154,7 +154,7 @@ int boxes_join(boxes *b, peer *p, int mark, err *e)
 }
 
 /* The mark, and up to two releases that the other side does not know of, for the channel of a frame; under the lock. */
-static uint64_t tell(boxes *b)
+static uint64_t tell(mailboxes *b)
 {
     uint64_t channel = b->mark;
     for (int k = 0; k < 2 && b->n_untold; k++, b->n_untold--) {
@@ -166,14 +166,14 @@ static uint64_t tell(boxes *b)
     return channel;
 }
 
-int boxes_post(boxes *b, int i, const void *bytes, uint64_t n, err *e)
+int mailboxes_post(mailboxes *b, int i, const void *bytes, uint64_t n, err *e)
 {
-    box *x = &b->all[i];
-    if (!boxes_taken(b, i)) return err_set(e, ERR_BUSY, "box %d of %s is not free", i, b->name);
+    mailbox *x = &b->all[i];
+    if (!mailboxes_taken(b, i)) return err_set(e, ERR_BUSY, "box %d of %s is not free", i, b->name);
     if (n == 0 || n > x->bytes)
         return err_set(e, ERR_LIMIT, "%llu bytes for box %d of %s, which takes %llu", (unsigned long long)n, i, b->name,
                        (unsigned long long)x->bytes);
-    if (atomic_load(&b->failed)) return OK; /* boxes_check says why */
+    if (atomic_load(&b->failed)) return OK; /* mailboxes_check says why */
     uint64_t place = x->posted++ % 2 ? PLACE : 0;
     pthread_mutex_lock(&b->lock);
     x->head = (frame_head){(uint32_t)n, MSG_DATA, (uint64_t)i | place | tell(b)};
@@ -192,9 +192,12 @@ int boxes_post(boxes *b, int i, const void *bytes, uint64_t n, err *e)
     return OK;
 }
 
-bool boxes_taken(boxes *b, int i) { return !atomic_load(&b->all[i].unsent) && atomic_load(&b->all[i].unreleased) < 2; }
+bool mailboxes_taken(mailboxes *b, int i)
+{
+    return !atomic_load(&b->all[i].unsent) && atomic_load(&b->all[i].unreleased) < 2;
+}
 
-void boxes_give_up(boxes *b, int code, const char *why)
+void mailboxes_give_up(mailboxes *b, int code, const char *why)
 {
     uint8_t text[ERR_MSG_MAX];
     size_t n = strnlen(why, sizeof text - 4);
@@ -206,9 +209,9 @@ void boxes_give_up(boxes *b, int code, const char *why)
 
 /* ---- in */
 
-int boxes_take(boxes *b, int i, uint64_t n, const void **bytes, err *e)
+int mailboxes_take(mailboxes *b, int i, uint64_t n, const void **bytes, err *e)
 {
-    box *x = &b->all[i];
+    mailbox *x = &b->all[i];
     unsigned k = x->taken % 2;
     *bytes = NULL;
     if (atomic_load_explicit(&x->in[k], memory_order_acquire) != FULL) return OK;
@@ -219,12 +222,12 @@ int boxes_take(boxes *b, int i, uint64_t n, const void **bytes, err *e)
     return OK;
 }
 
-void boxes_release(boxes *b, int i)
+void mailboxes_release(mailboxes *b, int i)
 {
-    box *x = &b->all[i];
+    mailbox *x = &b->all[i];
     atomic_store_explicit(&x->in[x->taken++ % 2], EMPTY, memory_order_release);
     pthread_mutex_lock(&b->lock);
-    const bool waits = !x->untold; /* the next message will say it; the box has another place yet */
+    const bool waits = !x->untold; /* the next message will say it; the mailbox has another place yet */
     if (waits) {
         x->untold = true;
         b->untold[(b->first_untold + b->n_untold++) % b->n] = (uint16_t)i;
@@ -241,15 +244,15 @@ void boxes_release(boxes *b, int i)
     } while (h.channel != b->mark);
 }
 
-bool boxes_know(uint16_t kind) { return kind == MSG_DATA || kind == MSG_TAKEN || kind == MSG_GIVE_UP; }
+bool mailboxes_know(uint16_t kind) { return kind == MSG_DATA || kind == MSG_TAKEN || kind == MSG_GIVE_UP; }
 
-/* The other side has released messages of these boxes. */
-static int free_places(boxes *b, const frame_head *h, err *e)
+/* The other side has released messages of these mailboxes. */
+static int free_places(mailboxes *b, const frame_head *h, err *e)
 {
     for (int k = 0; k < 2; k++) {
         uint16_t told = (uint16_t)(h->channel >> (TOLD + k * TOLD_BITS));
         if (!told) continue;
-        box *x = told <= b->n ? &b->all[told - 1] : NULL;
+        mailbox *x = told <= b->n ? &b->all[told - 1] : NULL;
         if (!x || atomic_load(&x->unreleased) < 1)
             return err_set(e, ERR_FORMAT, "box %u was released without a message", told - 1u);
         atomic_fetch_sub(&x->unreleased, 1);
@@ -258,7 +261,7 @@ static int free_places(boxes *b, const frame_head *h, err *e)
     return OK;
 }
 
-int boxes_admit(boxes *b, const frame_head *h, uint8_t **room, err *e)
+int mailboxes_admit(mailboxes *b, const frame_head *h, uint8_t **room, err *e)
 {
     if (h->channel >> MARK != b->mark >> MARK) return err_set(e, ERR_FORMAT, "a message with a malformed channel");
     if (h->kind != MSG_DATA) return OK;
@@ -273,7 +276,7 @@ int boxes_admit(boxes *b, const frame_head *h, uint8_t **room, err *e)
     return OK;
 }
 
-static int give_up_message(boxes *b, span payload, err *e)
+static int give_up_message(mailboxes *b, span payload, err *e)
 {
     char text[ERR_MSG_MAX];
     cursor c = cursor_of(payload);
@@ -286,12 +289,12 @@ static int give_up_message(boxes *b, span payload, err *e)
     return OK;
 }
 
-int boxes_deliver(boxes *b, const frame_head *h, const uint8_t *payload, err *e)
+int mailboxes_deliver(mailboxes *b, const frame_head *h, const uint8_t *payload, err *e)
 {
     if (h->kind == MSG_GIVE_UP) return give_up_message(b, span_of(payload, h->bytes), e);
     int rc = free_places(b, h, e);
     if (rc || h->kind == MSG_TAKEN) return rc;
-    box *x = &b->all[h->channel % PLACE];
+    mailbox *x = &b->all[h->channel % PLACE];
     unsigned k = (h->channel & PLACE) != 0;
     if (payload != x->place[k]) memcpy(x->place[k], payload, h->bytes);
     x->n[k] = h->bytes;
@@ -300,7 +303,7 @@ int boxes_deliver(boxes *b, const frame_head *h, const uint8_t *payload, err *e)
     return OK;
 }
 
-void boxes_stop(boxes *b)
+void mailboxes_stop(mailboxes *b)
 {
     pthread_mutex_lock(&b->lock);
     b->stop = true;
@@ -310,10 +313,10 @@ void boxes_stop(boxes *b)
     b->sends = false;
 }
 
-void boxes_close(boxes *b)
+void mailboxes_close(mailboxes *b)
 {
     if (!b) return;
-    boxes_stop(b);
+    mailboxes_stop(b);
     if (b->p) peer_let_go(b->p);
     pthread_cond_destroy(&b->more);
     pthread_mutex_destroy(&b->lock);

@@ -1,7 +1,7 @@
-/* loan.c - see loan.h. */
-#include "net/loan.h"
+/* memory_quota.c - see memory_quota.h. */
+#include "net/memory_quota.h"
 
-int loan_refuse(const loans *of, uint64_t lends, uint64_t needs, err *e)
+int quota_refuse(const memory_quota *of, uint64_t lends, uint64_t needs, err *e)
 {
     const bool large = lends >> 30 != 0;
     const double unit = large ? 0x1p30 : 0x1p20;
@@ -10,7 +10,7 @@ int loan_refuse(const loans *of, uint64_t lends, uint64_t needs, err *e)
                    large ? "GiB" : "MiB", others ? " beside other leaders" : "", (double)needs / unit);
 }
 
-int loan_take(loans *of, uint64_t *held, uint64_t needs, err *e)
+int quota_take(memory_quota *of, uint64_t *held, uint64_t needs, err *e)
 {
     pthread_mutex_lock(&of->lock);
     const uint64_t others = of->taken - *held, free = of->most > others ? of->most - others : 0;
@@ -20,10 +20,10 @@ int loan_take(loans *of, uint64_t *held, uint64_t needs, err *e)
         *held = needs;
     }
     pthread_mutex_unlock(&of->lock);
-    return fits ? OK : loan_refuse(of, free, needs, e);
+    return fits ? OK : quota_refuse(of, free, needs, e);
 }
 
-uint64_t loan_left(loans *of)
+uint64_t quota_left(memory_quota *of)
 {
     pthread_mutex_lock(&of->lock);
     const uint64_t left = !of->most ? UINT64_MAX : of->most > of->taken ? of->most - of->taken : 0;
@@ -31,7 +31,7 @@ uint64_t loan_left(loans *of)
     return left;
 }
 
-uint64_t loan_taken(loans *of)
+uint64_t quota_taken(memory_quota *of)
 {
     pthread_mutex_lock(&of->lock);
     const uint64_t taken = of->taken;
@@ -39,7 +39,7 @@ uint64_t loan_taken(loans *of)
     return taken;
 }
 
-void loan_return(loans *of, uint64_t *held)
+void quota_return(memory_quota *of, uint64_t *held)
 {
     pthread_mutex_lock(&of->lock);
     of->taken -= *held;
