@@ -146,7 +146,7 @@ static void choices(void **unused)
                     got[k].n = got[k].ends = 0;
                     got[k].q.ctx = &got[k];
                     got[k].q.ids = got[k].ids;
-                    got[k].q.like = k ? got[0].id : 0;
+                    got[k].q.same_prompt_as = k ? got[0].id : 0;
                     text_add(g, &got[k]);
                 }
                 if (leaves && w % 2) engine_pause(g, got[0].id, true);
@@ -187,7 +187,7 @@ static void choices_of_an_encoder(void **unused)
             t[k].q.enc_ids = input;
             t[k].q.n_enc = INPUT;
             t[k].q.sample = (sample_params){.temperature = 1.2, .top_p = 1, .repetition_penalty = 1, .choice = k};
-            t[k].q.like = turn && k ? t[0].id : 0;
+            t[k].q.same_prompt_as = turn && k ? t[0].id : 0;
             text_add(g, &t[k]);
             if (!turn) text_run(g);
         }
@@ -225,7 +225,7 @@ static void kept_apart(void **unused)
     text_run(g);
     assert_true(t.n == 5 && t.cached == 0);
     text_make(&t, 0, COMMON, COMMON, 5);
-    t.q.apart = true;
+    t.q.unshared = true;
     text_add(g, &t);
     text_run(g);
     assert_true(t.n == 5 && t.cached == 0);

@@ -95,7 +95,7 @@ static void choices(void **unused)
                 for (int k = 0; k < CHOICES; k++) {
                     make_searched(&got[k], 1, 0, prompt, TOKENS);
                     got[k].q.sample = alone[k].q.sample;
-                    got[k].q.like = k ? got[0].id : 0;
+                    got[k].q.same_prompt_as = k ? got[0].id : 0;
                     text_add(g, &got[k]);
                 }
                 while (!got[0].n) assert_ok(engine_infer(g, &more, &e), &e);

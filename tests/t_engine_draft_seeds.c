@@ -250,7 +250,7 @@ static void check_model(int kind)
     int stopped = 0;
     for (int k = 0; k < seeds * FORMS; k++) {
         make_text(&alone[k], k);
-        alone[k].q.apart = true;
+        alone[k].q.unshared = true;
         add(g, &alone[k]);
         run_all(g, false);
         stopped += alone[k].finish == FINISH_STOP;

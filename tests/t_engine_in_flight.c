@@ -173,8 +173,8 @@ static void ask(schedule *s, int which, int leave_at)
     q.on_token = on_token;
     q.ctx = a;
     for (int i = 0; i < s->n - 1; i++)
-        if (s->of[i].of == a->of) q.like = s->of[i].id; /* it, or what has come of it, may lead */
-    pthread_mutex_unlock(&s->lock);                     /* the engine's thread may call on_token before this returns */
+        if (s->of[i].of == a->of) q.same_prompt_as = s->of[i].id; /* it, or what has come of it, may lead */
+    pthread_mutex_unlock(&s->lock); /* the engine's thread may call on_token before this returns */
     uint64_t id;
     int rc = engine_add_query(s->g, &q, &id, &e);
     pthread_mutex_lock(&s->lock);

@@ -105,7 +105,7 @@ static int add_sequence(engine *g, const bench_options *o, const bench_case *c, 
                .ignore_eos = true,
                .pooled = !engine_describe(g)->generates,
                .n_logprobs = -1,
-               .apart = true,
+               .unshared = true,
                .on_token = on_token,
                .ctx = p};
     int rc = engine_add_query(g, &q, id, e);

@@ -248,7 +248,7 @@ void beam_take(engine *g, session *s, const float *logits, uint64_t *made)
         return;
     }
     while (b->member[which] != s) which++;
-    sampler_logprobs(g->picker, logits, g->info.n_vocab, 0, b->top, keep);
+    sampler_logprobs(g->sampler, logits, g->info.n_vocab, 0, b->top, keep);
     bool hold = s->n_ids - s->n_prompt < s->q.min_tokens;
     for (int i = 0, taken = 0; i < keep && taken < b->keep; i++) {
         if (session_would_complete(s, g->options.bans, g->options.n_bans, b->top[i].id)) continue;

@@ -18,7 +18,7 @@ static bool same_ids(const int32_t *a, size_t n_a, const int32_t *b, size_t n_b)
 static bool can_follow(const session *s, const session *first)
 {
     const query *q = &s->q, *f = &first->q;
-    return !q->apart && !q->pooled && !q->types && !q->prompt_logprobs && !s->beams && !f->prompt_logprobs &&
+    return !q->unshared && !q->pooled && !q->types && !q->prompt_logprobs && !s->beams && !f->prompt_logprobs &&
            !first->beams && s->greedy == first->greedy && s->room == first->room &&
            first->text.n_done < first->n_prompt && same_ids(q->ids, q->n_ids, f->ids, f->n_ids) &&
            same_ids(q->enc_ids, q->n_enc, f->enc_ids, f->n_enc) &&
@@ -28,42 +28,42 @@ static bool can_follow(const session *s, const session *first)
 void choices_join(engine *g, session *s)
 {
     session *lists[] = {g->waiting, g->running}, *first = NULL;
-    s->sibling = s->q.like != 0;
-    for (int i = 0; i < 2 && s->sibling && !first; i++)
-        for (first = lists[i]; first && first->id != s->q.like;) first = first->next;
-    if (first && first->leader) first = first->leader;
+    s->prompt_counted = s->q.same_prompt_as != 0;
+    for (int i = 0; i < 2 && s->prompt_counted && !first; i++)
+        for (first = lists[i]; first && first->id != s->q.same_prompt_as;) first = first->next;
+    if (first && first->prompt_owner) first = first->prompt_owner;
     if (!first || first == s || !can_follow(s, first)) return;
-    s->leader = first;
-    first->leads = true;
+    s->prompt_owner = first;
+    first->owns_prompt = true;
 }
 
 void choices_part(engine *g, session *s)
 {
     session *next = NULL;
-    if (!s->leads) return;
+    if (!s->owns_prompt) return;
     for (session *w = g->waiting; w; w = w->next) {
-        if (w->leader != s) continue;
-        w->leader = next;
-        if (next) next->leads = true;
+        if (w->prompt_owner != s) continue;
+        w->prompt_owner = next;
+        if (next) next->owns_prompt = true;
         else next = w;
     }
-    if (next) next->sibling = s->sibling;
-    s->leads = false;
+    if (next) next->prompt_counted = s->prompt_counted;
+    s->owns_prompt = false;
 }
 
 int choices_fork(engine *g, session *s, session **to)
 {
     int n = 0;
-    for (session *w = g->waiting, *next; w && s->leads; w = next) {
+    for (session *w = g->waiting, *next; w && s->owns_prompt; w = next) {
         next = w->next;
-        if (w->leader != s) continue;
-        if (n < g->info.max_batch && text_part_slot(&g->kv, &s->text) && schedule_place(g, w)) {
+        if (w->prompt_owner != s) continue;
+        if (n < g->info.max_batch && text_part_slot(&g->kv, &s->text) && schedule_admit(g, w)) {
             session_copy_text(g, w, s);
             w->cached = s->cached;
             to[n++] = w;
         }
-        w->leader = NULL;
+        w->prompt_owner = NULL;
     }
-    s->leads = false;
+    s->owns_prompt = false;
     return n;
 }

@@ -131,7 +131,7 @@ int damage_check(engine *g, err *e)
     damage *d = &g->harm;
     bool touched = false;
     err found = {0};
-    if (d->is) return err_copy(e, &d->why);
+    if (d->active) return err_copy(e, &d->why);
     if (!is_used(g)) return OK;
     int rc = ckpt_look(g->model->weights, &touched, e);
     if (!rc && hash_ended(d, &found) && found.code) rc = err_copy(e, &found);
@@ -155,7 +155,7 @@ static void end_queries(engine *g)
 void damage_begin(engine *g, const err *why)
 {
     pthread_mutex_lock(&g->lock);
-    g->harm.is = true;
+    g->harm.active = true;
     g->harm.why = *why;
     g->stats.running = 0;
     g->stats.kv_usage = 0;
@@ -195,16 +195,16 @@ void damage_go_on(engine *g)
     ckpt_look(g->model->weights, &touched, &found); /* written to while it was hashed */
     d->next = clock_now() + LOOK + AGAIN_TIMES * d->took;
     pthread_mutex_lock(&g->lock);
-    d->is = found.code != OK;
-    if (d->is) d->why = found;
+    d->active = found.code != OK;
+    if (d->active) d->why = found;
     pthread_mutex_unlock(&g->lock);
-    if (!d->is) log_line(LOG_WARN, "%s: whole again", ckpt_path(g->model->weights));
+    if (!d->active) log_line(LOG_WARN, "%s: whole again", ckpt_path(g->model->weights));
 }
 
 bool engine_unavailable(engine *g, err *why)
 {
     pthread_mutex_lock(&g->lock);
-    const bool is = g->harm.is, vain = g->away.vain;
+    const bool is = g->harm.active, vain = g->away.vain;
     if (is) err_copy(why, &g->harm.why);
     else if (vain) err_set(why, ERR_NODE_LOST, "%s", g->away.why.msg);
     pthread_mutex_unlock(&g->lock);

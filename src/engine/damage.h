@@ -21,7 +21,7 @@
 typedef struct engine engine;
 
 typedef struct damage {
-    bool is;       /* written under the engine's lock */
+    bool active;   /* written under the engine's lock */
     err why;       /* as `is` */
     contents held; /* digests of what was loaded; tensor NULL: not known */
     double next;   /* clock_now of the next attempt */

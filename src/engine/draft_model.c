@@ -56,7 +56,7 @@ static int draft_add_session(void *self, session *s, grammar *form, err *e)
     q.prompt_logprobs = false;
     q.on_token = NULL;
     q.max_tokens = s->room;
-    q.apart = true;
+    q.unshared = true;
     q.constraint = form;
     session *t;
     int rc = session_new(&t, &q, small->prog, small->info.ctx, e);
@@ -107,7 +107,7 @@ static void add_rows(engine *g, batch *b, session *t, int64_t *left)
 static void take_guesses(engine *g, const batch *b)
 {
     const best_logit *best = plan_best(g->plan);
-    draws_run(g->draw, &g->info, b, plan_result(g->plan, ENTRY_HEAD));
+    draws_run(g->draws, &g->info, b, plan_result(g->plan, ENTRY_HEAD));
     for (int32_t k = 0, i = 0; k < b->st.n_seq; k++) {
         session *t = b->who[k];
         t->text.n_past = t->text.n_sent;
@@ -140,9 +140,9 @@ static void model_guess(void *self, session **who, int n)
 {
     engine *g = self;
     int most = 0;
-    if (g->harm.is) damage_go_on(g);
+    if (g->harm.active) damage_go_on(g);
     for (int i = 0; i < n; i++) {
-        if (g->harm.is || !follow_target(g, who[i])) who[i]->draft.n = 0;
+        if (g->harm.active || !follow_target(g, who[i])) who[i]->draft.n = 0;
         if (who[i]->draft.n > most) most = who[i]->draft.n;
     }
     for (int k = 0; k < most && guess_once(g, who, n); k++) {} /* where there is much to read, the guesses come later */

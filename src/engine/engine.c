@@ -284,9 +284,9 @@ static int open_parts(engine *g, err *e)
     if (!rc && !g->ready) rc = err_set(e, ERR_MEMORY, "out of memory for %d sequences", max.sequences);
     if (!rc) rc = steps_open(&g->steps, p, plan_in_flight(g->plan), &max, e);
     if (!rc)
-        rc = draws_open(&g->draw, g->info.n_vocab, cpu_kernels(cpu_features(), false)->scan, g->most, g->info.threads,
+        rc = draws_open(&g->draws, g->info.n_vocab, cpu_kernels(cpu_features(), false)->scan, g->most, g->info.threads,
                         e);
-    if (!rc) g->picker = draws_sampler(g->draw);
+    if (!rc) g->sampler = draws_sampler(g->draws);
     if (!rc && g->model->weights) rc = ckpt_check_torn(g->model->weights, e);
     return rc;
 }
@@ -508,7 +508,7 @@ void engine_close(engine *g)
     steps_close(&g->steps);
     kv_close(&g->kv);
     mem_free(g->ready);
-    draws_close(g->draw);
+    draws_close(g->draws);
     token_trie_close(g->trie);
     tokenizer_close(g->tok);
     tokenizer_close(g->target);

@@ -124,11 +124,11 @@ typedef struct query {
     grammar *constraint; /* the text follows it, and ends with FINISH_STOP where nothing may follow; kept. NULL: none */
     int32_t n_logprobs;  /* -1 none; k: logprob of each token and the k best */
     bool prompt_logprobs;
-    bool tells_reading;  /* an event after each step that reads a part of the prompt but not its end */
-    const uint8_t *salt; /* [SALT_BYTES], copied: only prompts of the same salt share pages; NULL: no salt */
-    bool apart;          /* it shares nothing: for measurements */
-    uint64_t like;    /* a query with the same prompt, added before: it is read, and counted, once for both; 0: none */
-    int64_t priority; /* lower ones go first */
+    bool tells_reading;      /* an event after each step that reads a part of the prompt but not its end */
+    const uint8_t *salt;     /* [SALT_BYTES], copied: only prompts of the same salt share pages; NULL: no salt */
+    bool unshared;           /* it neither gives nor takes pages of the prefix cache: for measurements */
+    uint64_t same_prompt_as; /* a query added before: the prompt is read, and counted, once for both; 0: none */
+    int64_t priority;        /* lower ones go first */
     uint64_t owner, request; /* equal numbers: of one client, of one request; these take turns */
     bool (*on_token)(void *ctx, const token_event *ev); /* false: stop now (stop string found) with FINISH_STOP */
     void *ctx;

@@ -21,20 +21,19 @@
 #include <pthread.h>
 
 enum {
-    QUEUE_MAX = 1024, /* queries that wait, unless engine_options says another number */
-    SCORE_ROWS = 256, /* rows of a step with results, at least */
-    TURN_COUNTS =
-        1024 /* of turns: owners and requests are counted by number modulo this; when two meet, turns are less fair */
+    QUEUE_MAX = 1024,    /* queries that wait, unless engine_options says another number */
+    SCORE_ROWS = 256,    /* rows of a step with results, at least */
+    SHARE_COUNTS = 1024, /* owners and requests are counted by number modulo this; where two meet, it is less fair */
 };
 
 /* Sequences that run, of each owner and of each request. */
-typedef struct turns {
-    uint16_t owner[TURN_COUNTS], request[TURN_COUNTS];
-} turns;
+typedef struct running_shares {
+    uint16_t owner[SHARE_COUNTS], request[SHARE_COUNTS];
+} running_shares;
 
 /* Devices of other processes are lost: there is no plan, and queries wait. */
 typedef struct outage {
-    bool is;
+    bool active;
     double since, next; /* clock_now: of the loss, of the next attempt */
     double waited;      /* seconds, by losses before it since anything was generated */
     int losses;         /* those, this one too */
@@ -68,8 +67,8 @@ struct engine {
     token_trie *trie;      /* NULL: nobody has asked for it yet */
     pthread_mutex_t trie_lock;
     tokenizer *tok, *target; /* target: of what an encoder-decoder writes, NULL: tok too */
-    draws *draw;
-    sampler *picker; /* of `draw`, for the engine thread */
+    draws *draws;
+    sampler *sampler; /* of `draws`, for the engine thread */
     dtype kv_type;
     engine_info info;
     int most, places; /* sequences that may run at once: where memory allows; of the plan that is placed, or tried */
@@ -98,7 +97,7 @@ struct engine {
     double used_room;      /* tokens generated / max_tokens, a moving average */
     uint64_t preemptions;  /* engine_stats */
     uint64_t losses;       /* of nodes */
-    turns turn;
+    running_shares shares;
     step_time step_times;
 
     /* under the lock */
@@ -198,7 +197,7 @@ void schedule_admit(engine *g);
 /* The first part of that: new and cancelled ones. */
 void schedule_accept(engine *g);
 /* Gives a session that waits a place now, if there is one, and what else it needs. */
-bool schedule_place(engine *g, session *s);
+bool schedule_admit(engine *g, session *s);
 /* Pages are needed for a session that runs: another one gives its own up, or, where all others go before it, this one
  * does. True: there are more pages now. False: it has to wait. */
 bool schedule_make_room(engine *g, session *s);

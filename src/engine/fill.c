@@ -55,7 +55,7 @@ void schedule_guess(engine *g)
     int m = 0;
     for (int i = 0; i < n; i++) {
         session *s = g->ready[i];
-        if (s->beams || s->leads || s->in_flight || !is_ready(g, s, false)) continue;
+        if (s->beams || s->owns_prompt || s->in_flight || !is_ready(g, s, false)) continue;
         if (!g->kv.slots.total || text_owns_slot(&s->text, s->text.slot_now))
             g->guesses.who[m++] = s; /* it may go back there */
     }

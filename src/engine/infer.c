@@ -19,7 +19,7 @@ static bool score_prompt(engine *g, session *s, int64_t pos, const float *logits
     }
     int32_t id = s->ids[pos + 1], n = s->q.n_logprobs > 0 ? s->q.n_logprobs : 0;
     token_event ev = {.query_id = s->id, .token = id, .index = pos + 1 - s->n_prompt, .top = s->top, .n_top = n};
-    ev.logprob = sampler_logprobs(g->picker, logits, g->info.n_vocab, id, s->top, n);
+    ev.logprob = sampler_logprobs(g->sampler, logits, g->info.n_vocab, id, s->top, n);
     s->scored = pos + 1;
     return !s->q.on_token || s->q.on_token(s->q.ctx, &ev);
 }
@@ -46,7 +46,7 @@ static void generate(engine *g, session *s, int k, const float *logits, const be
         .query_id = s->id, .token = id, .index = index, .cached_tokens = s->cached, .queue_seconds = s->waited};
     if (s->q.n_logprobs >= 0) {
         if (s->q.prompt_logprobs && index == 0) /* what scored the prompt has used `top` since it was drawn */
-            s->drawn_logprob[0] = sampler_logprobs(g->picker, logits, g->info.n_vocab, id, s->top, s->q.n_logprobs);
+            s->drawn_logprob[0] = sampler_logprobs(g->sampler, logits, g->info.n_vocab, id, s->top, s->q.n_logprobs);
         ev.logprob = s->drawn_logprob[k];
         if (s->top) ev.top = s->top + (int64_t)k * s->q.n_logprobs;
         ev.n_top = s->q.n_logprobs;
@@ -100,7 +100,7 @@ static void fork_choices(engine *g, session *s, const float *logits, const best_
     const int n = choices_fork(g, s, g->ready);
     for (int i = 0; i < n; i++) {
         session *other = g->ready[i];
-        if (!other->greedy && other->room) draws_one(g->draw, &g->info, other, logits);
+        if (!other->greedy && other->room) draws_one(g->draws, &g->info, other, logits);
         generate(g, other, 0, logits, best, made);
     }
 }
@@ -121,7 +121,7 @@ static void deliver_rows(engine *g, const step *st, int32_t k, session *s, int64
         } else if (s->beams) {
             beam_take(g, s, row, made);
         } else if (holds) {
-            if (s->leads) fork_choices(g, s, row, best + *i, made);
+            if (s->owns_prompt) fork_choices(g, s, row, best + *i, made);
             const int32_t guess = pos + 1 < n_ids + s->draft.n ? s->ids[pos + 1] : -1;
             generate(g, s, (int)(pos + 1 - n_ids), row, best + *i, made);
             holds = pos + 1 < s->n_ids && s->ids[pos + 1] == guess; /* there may be no room for one */
@@ -134,7 +134,7 @@ static void count_rows(engine_stats *did, const session *s, int64_t before, int6
 {
     const int64_t again = (to < s->text.n_done ? to : s->text.n_done) - before;
     if (again > 0) did->recomputed_tokens += (uint64_t)again;
-    if (s->text.n_done >= s->n_prompt || to < s->n_prompt || s->sibling) return;
+    if (s->text.n_done >= s->n_prompt || to < s->n_prompt || s->prompt_counted) return;
     const uint64_t n = (uint64_t)s->n_prompt + s->q.n_enc;
     did->prompt_tokens += n;
     did->cached_tokens += (uint64_t)s->cached;
@@ -197,7 +197,7 @@ static bool end_faulty(engine *g, const batch *b, int32_t k, int64_t before, int
 static void deliver_batch(engine *g, const batch *b, engine_stats *did)
 {
     const step *st = &b->st;
-    draws_run(g->draw, &g->info, b, plan_result(g->plan, ENTRY_HEAD));
+    draws_run(g->draws, &g->info, b, plan_result(g->plan, ENTRY_HEAD));
     for (int32_t k = 0, i = 0, pooled = 0; k < st->n_seq; k++) {
         session *s = b->who[k];
         const int64_t before = s->text.n_past, to = before + st->tok.seq_row[k + 1] - st->tok.seq_row[k];
@@ -330,19 +330,19 @@ int engine_infer(engine *g, bool *more, err *e)
     err why = {0};
     int rc = OK;
     (void)e;
-    if (!g->harm.is && damage_check(g, &why)) damage_begin(g, &why);
-    if (g->harm.is) {
+    if (!g->harm.active && damage_check(g, &why)) damage_begin(g, &why);
+    if (g->harm.active) {
         damage_go_on(g);
         *more = queue_has_work(g);
         return OK;
     }
-    if (g->away.is) {
+    if (g->away.active) {
         recovery_go_on(g);
         *more = queue_has_work(g);
         return OK;
     }
     const bool leaves = recovery_leaves(g);
-    if (g->away.is) {
+    if (g->away.active) {
         *more = queue_has_work(g);
         return OK;
     }

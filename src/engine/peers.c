@@ -177,7 +177,7 @@ void peers_look(engine *g, bool now)
     if (!g->peers.n || (!now && at - g->peers.looked < EVERY)) return;
     g->peers.looked = at;
     pthread_mutex_lock(&g->lock);
-    if (g->away.is) look_away(g);
+    if (g->away.active) look_away(g);
     else look_up(g);
     pthread_mutex_unlock(&g->lock);
 }

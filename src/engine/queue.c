@@ -125,7 +125,7 @@ int engine_add_query(engine *g, const query *q, uint64_t *id, err *e)
     if (!rc && d->kind && d->kind->add) rc = d->kind->add(d->self, s, q->constraint, e);
     pthread_mutex_lock(&g->lock);
     const int64_t most = g->options.max_queue ? g->options.max_queue : QUEUE_MAX;
-    if (!rc && g->harm.is) rc = err_copy(e, &g->harm.why);
+    if (!rc && g->harm.active) rc = err_copy(e, &g->harm.why);
     if (!rc && g->stats.running + g->n_queued >= g->info.max_batch + most) /* those that find a place do not wait */
         rc = err_set(e, ERR_BUSY, "%" PRId64 " queries are waiting already", most);
     if (rc) {

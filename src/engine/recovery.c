@@ -20,7 +20,7 @@ static void add_stats(engine *g, uint64_t recoveries)
 {
     pthread_mutex_lock(&g->lock);
     g->stats.recoveries += recoveries;
-    g->stats.away = g->away.is;
+    g->stats.away = g->away.active;
     g->stats.running = 0;
     g->stats.kv_usage = 0;
     pthread_mutex_unlock(&g->lock);
@@ -73,7 +73,7 @@ static void begin_recovery(engine *g, const err *why, bool lost)
     g->away.losses += lost;
     g->away.made = g->stats.generated_tokens;
     end_deadly(g, why);
-    g->away.is = true;
+    g->away.active = true;
     g->away.told = false;
     set_why(g, why, false);
     g->away.since = now - g->away.waited;
@@ -171,7 +171,7 @@ void recovery_go_on(engine *g)
     }
     int rc = engine_place_again(g, engine_patience(least_wait(g)), &e);
     if (!rc) {
-        g->away.is = false;
+        g->away.active = false;
         set_why(g, &g->away.why, false);
         tell_spares(g);
         g->away.waited = clock_now() - g->away.since;

@@ -39,8 +39,8 @@ static bool unlink_from(session **list, const session *s)
 static void count_turn(engine *g, const session *s, int n)
 {
     g->n_running += n;
-    g->turn.owner[s->q.owner % TURN_COUNTS] += (uint16_t)n;
-    g->turn.request[s->q.request % TURN_COUNTS] += (uint16_t)n;
+    g->shares.owner[s->q.owner % SHARE_COUNTS] += (uint16_t)n;
+    g->shares.request[s->q.request % SHARE_COUNTS] += (uint16_t)n;
 }
 
 static void take_place(engine *g, session *s)
@@ -296,10 +296,10 @@ static bool has_room(engine *g, session *s)
 /* Of two that wait, or of two that run: whether a's turn is before b's. */
 static bool has_turn(const engine *g, const session *a, const session *b)
 {
-    const turns *t = &g->turn;
+    const running_shares *t = &g->shares;
     if (session_is_suspect(a) != session_is_suspect(b)) return session_is_suspect(a);
-    const int owner = t->owner[a->q.owner % TURN_COUNTS] - t->owner[b->q.owner % TURN_COUNTS];
-    const int request = t->request[a->q.request % TURN_COUNTS] - t->request[b->q.request % TURN_COUNTS];
+    const int owner = t->owner[a->q.owner % SHARE_COUNTS] - t->owner[b->q.owner % SHARE_COUNTS];
+    const int request = t->request[a->q.request % SHARE_COUNTS] - t->request[b->q.request % SHARE_COUNTS];
     if (a->q.priority != b->q.priority) return a->q.priority < b->q.priority;
     return owner ? owner < 0 : request ? request < 0 : session_is_before(a, b);
 }
@@ -309,7 +309,7 @@ static session *next_waiting(engine *g)
     session *best = NULL;
     pthread_mutex_lock(&g->lock); /* of `paused` */
     for (session *s = g->waiting; s; s = s->next)
-        if (!s->paused && !s->yields && !s->leader && (!best || has_turn(g, s, best))) best = s;
+        if (!s->paused && !s->yields && !s->prompt_owner && (!best || has_turn(g, s, best))) best = s;
     pthread_mutex_unlock(&g->lock);
     return best;
 }
@@ -317,15 +317,15 @@ static session *next_waiting(engine *g)
 /* Where all places are taken: whether there are enough now for s, because others have left theirs. */
 static bool make_places(engine *g, const session *s)
 {
-    const turns *t = &g->turn;
+    const running_shares *t = &g->shares;
     while (g->n_running + beam_count(s) > g->info.max_batch) {
         session *last = NULL;
         for (session *r = g->running; r; r = r->next)
             if (!last || has_turn(g, last, r)) last = r;
         if (!last || last->q.priority < s->q.priority) return false;
         const bool same = last->q.owner == s->q.owner;
-        const int more = same ? t->request[last->q.request % TURN_COUNTS] - t->request[s->q.request % TURN_COUNTS]
-                              : t->owner[last->q.owner % TURN_COUNTS] - t->owner[s->q.owner % TURN_COUNTS];
+        const int more = same ? t->request[last->q.request % SHARE_COUNTS] - t->request[s->q.request % SHARE_COUNTS]
+                              : t->owner[last->q.owner % SHARE_COUNTS] - t->owner[s->q.owner % SHARE_COUNTS];
         if (last->q.priority == s->q.priority && more < 2) return false;
         leave_place(g, last);
         count_queued(g, 1);
@@ -348,7 +348,7 @@ static int place_session(engine *g, session *s, err *e)
     return OK;
 }
 
-bool schedule_place(engine *g, session *s)
+bool schedule_admit(engine *g, session *s)
 {
     pthread_mutex_lock(&g->lock);
     const bool may = !s->paused && !s->cancelled;

@@ -23,7 +23,7 @@ int session_new(session **out, const query *q, const program *p, int64_t ctx, er
     s->q = *q;
     s->room = q->max_tokens < room ? q->max_tokens : room;
     s->n_prompt = s->n_ids = n;
-    s->text.shares = !q->apart && !q->pooled && !q->types && !q->n_enc && !p->needs_whole_sequence;
+    s->text.shares = !q->unshared && !q->pooled && !q->types && !q->n_enc && !p->needs_whole_sequence;
     _Static_assert((int)TEXT_SALT == (int)SALT_BYTES, "texts are kept apart by the salt of a query");
     if (q->salt) memcpy(s->text.salt, q->salt, SALT_BYTES);
     s->ids = mem_array((size_t)(n + s->room), sizeof *s->ids);

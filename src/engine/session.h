@@ -53,13 +53,13 @@ struct session {
 
     int64_t cached; /* of the prompt, positions that were found in the cache */
 
-    bool placed;     /* it runs: it, or the first of its beams, is in the engine's list */
-    bool yields;     /* its place was taken: when its steps are done it gives its cache up */
-    uint64_t filled; /* the last step that was filled with rows of it, or of its beams */
-    session *leader; /* computes the prompt for it; NULL: nobody does */
-    bool leads;      /* some have it as leader */
-    bool sibling;    /* its prompt is counted as another's */
-    bool admitted;   /* holds slots, rope variants and encoder pages */
+    bool placed;           /* it runs: it, or the first of its beams, is in the engine's list */
+    bool yields;           /* its place was taken: when its steps are done it gives its cache up */
+    uint64_t filled;       /* the last step that was filled with rows of it, or of its beams */
+    session *prompt_owner; /* computes the prompt for it; NULL: nobody does */
+    bool owns_prompt;      /* it does so for others */
+    bool prompt_counted;   /* as another's */
+    bool admitted;         /* holds slots, rope variants and encoder pages */
 };
 
 /* A session for a query whose ids were checked; q->max_tokens is cut to the room that the context leaves. */

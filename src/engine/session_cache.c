@@ -11,7 +11,7 @@ static int admit_one(engine *g, session *s, err *e)
     cache_text *t = &s->text;
     if (s->admitted) return OK;
     if (!text_take_slots(&g->kv, t)) return ERR_BUSY;
-    if (!s->borrows && !s->leader && !text_take_encoder(&g->kv, t)) {
+    if (!s->borrows && !s->prompt_owner && !text_take_encoder(&g->kv, t)) {
         text_give_slots(&g->kv, t);
         return ERR_BUSY;
     }

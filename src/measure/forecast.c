@@ -50,7 +50,7 @@ static int run_attempt(attempt *a, int64_t prompt, int tokens, double *first, er
                .ignore_eos = true,
                .pooled = !info->generates,
                .n_logprobs = -1,
-               .apart = true,
+               .unshared = true,
                .on_token = on_token,
                .ctx = a};
     if (info->n_enc_vocab) {

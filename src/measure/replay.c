@@ -20,12 +20,12 @@ static void draw_again(replaying *r, int64_t pos, bool last, const float *logits
     const int32_t given = last ? -1 : s->ids[pos + 1];
     const int64_t n_ids = s->n_ids;
     s->n_ids = pos + 1;
-    draws_one(r->g->draw, &r->g->info, s, logits);
+    draws_one(r->g->draws, &r->g->info, s, logits);
     s->n_ids = n_ids;
     const bool ends = s->drawn[0] == CONSTRAINT_OVER ||
                       (s->drawn[0] >= 0 && session_ends_with(s, &r->g->info, s->drawn[0]));
     if (last ? ends : s->drawn[0] == given && !ends) return;
-    sampler *own = draws_sampler(r->g->draw);
+    sampler *own = draws_sampler(r->g->draws);
     const int32_t n_vocab = r->g->info.n_vocab;
     *r->out = (replay){.at = pos + 1 - s->n_prompt, .given = given, .drawn = s->drawn[0]};
     r->out->given_logprob = given < 0 ? NAN : sampler_logprobs(own, logits, n_vocab, given, NULL, 0);

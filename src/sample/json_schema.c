@@ -206,8 +206,8 @@ number_bound schema_bound(const json *schema, bool low)
         const json *v = i ? open : closed;
         if (json_type(v) != JSON_NUMBER) continue;
         const double here = json_num(v, 0), before = x.exact ? (double)x.whole : x.value;
-        if (x.is && (low ? here < before : here > before)) continue;
-        x = (number_bound){.is = true, .open = i, .value = here};
+        if (x.given && (low ? here < before : here > before)) continue;
+        x = (number_bound){.given = true, .open = i, .value = here};
         x.exact = json_int64(v, &x.whole);
     }
     return x;
@@ -567,7 +567,7 @@ static phrase *read_number(schema_reader *r, const json *schema, bool whole)
     if (of && !multiple_of(&m, json_num(of, 0), whole))
         return schema_refuse(r, "multipleOf", "of %.15g is not supported: more than 400 remainders, or 9 places",
                              json_num(of, 0));
-    if (!of && !low.is && !high.is) return whole ? r->words.integer : r->words.number;
+    if (!of && !low.given && !high.given) return whole ? r->words.integer : r->words.number;
     phrase *p = of ? multiples_between(r->b, &m, low, high) : number_between(r->b, low, high, whole);
     if (p || has_failed(r)) return p;
     if (of) return nothing(r, "multipleOf", "no multiple lies between the bounds");

@@ -56,7 +56,7 @@ static bool is_within(const json *schema, double v)
 {
     const number_bound low = schema_bound(schema, true), high = schema_bound(schema, false);
     const double from = low.exact ? (double)low.whole : low.value, to = high.exact ? (double)high.whole : high.value;
-    return (!low.is || v > from || (v == from && !low.open)) && (!high.is || v < to || (v == to && !high.open));
+    return (!low.given || v > from || (v == from && !low.open)) && (!high.given || v < to || (v == to && !high.open));
 }
 
 static bool has_any(const json *schema, const char *const *keys)
@@ -148,8 +148,8 @@ static bool numbers_excluded(const json *from, const json *other)
     const double low = a.exact ? (double)a.whole : a.value, high = b.exact ? (double)b.whole : b.value;
     const number_bound c = schema_bound(other, true), d = schema_bound(other, false);
     const double least = c.exact ? (double)c.whole : c.value, most = d.exact ? (double)d.whole : d.value;
-    const bool below = b.is && c.is && (high < least || (high == least && (b.open || c.open)));
-    return below || (a.is && d.is && (low > most || (low == most && (a.open || d.open))));
+    const bool below = b.given && c.given && (high < least || (high == least && (b.open || c.open)));
+    return below || (a.given && d.given && (low > most || (low == most && (a.open || d.open))));
 }
 
 /* A list of branches, each of which `other` excludes (or the other way round). */

@@ -118,7 +118,7 @@ static phrase *magnitudes_between(walk *w, int64_t low, int64_t high)
 /* The least S at or above a bound, or above it; an upper one is turned round. */
 static int64_t scaled(const multiple *m, number_bound at, bool low)
 {
-    if (!at.is) return MOST;
+    if (!at.given) return MOST;
     const long double v = at.exact ? (long double)at.whole : (long double)at.value, by = powl(10, m->places - m->zeros);
     long double s = (low ? v : -v) * by, near = nearbyintl(s);
     if (fabsl(s - near) <= 1e-12L * (fabsl(s) > 1 ? fabsl(s) : 1)) s = near;
@@ -134,7 +134,7 @@ phrase *multiples_between(grammar_builder *b, const multiple *m, number_bound lo
         return NULL;
     }
     *w = (walk){.b = b, .m = m};
-    const int64_t from = low.is ? scaled(m, low, true) : -MOST, to = high.is ? -scaled(m, high, false) : MOST;
+    const int64_t from = low.given ? scaled(m, low, true) : -MOST, to = high.given ? -scaled(m, high, false) : MOST;
     if (from > to || from > MOST || to < -MOST) return NULL;
     phrase *up = to >= 0 ? magnitudes_between(w, from, to) : NULL, *down = NULL;
     if (from < 0) down = magnitudes_between(w, to < 0 ? -to : 1, -from);

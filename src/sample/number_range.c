@@ -188,12 +188,12 @@ phrase *number_between(grammar_builder *b, number_bound low, number_bound high, 
     for (int i = 0; i < 2; i++) {
         number_bound *x = i ? &high : &low;
         decimal *d = i ? &to : &from;
-        if (!x->is) continue;
+        if (!x->given) continue;
         if (whole) whole_bound(d, x, !i);
         else if (x->exact) decimal_of_int(d, x->whole);
         else decimal_of_double(d, x->value);
     }
-    const bool no_low = !low.is, no_high = !high.is;
+    const bool no_low = !low.given, no_high = !high.given;
     phrase *below = NULL, *above = NULL;
     if (no_low || from.negative) { /* below zero: magnitudes from the upper bound to the lower */
         const bool reaches_zero = no_high || !to.negative;

@@ -6,7 +6,7 @@
 #include "sample/grammar_phrase.h"
 
 typedef struct number_bound {
-    bool is;    /* false: there is no bound */
+    bool given; /* false: there is no bound */
     bool open;  /* the bound itself is outside */
     bool exact; /* `whole` is its value, else `value` is */
     int64_t whole;

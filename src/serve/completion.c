@@ -428,7 +428,7 @@ static int add_choice(job *j, choice *c, err *e)
     const request *r = &j->req;
     if (r->beams > 1 && c->index % r->n) return OK; /* of the search of the prompt's first */
     query q = completion_query(c);
-    if (r->beams == 1 && c->index % r->drawn) q.like = j->choices[c->index - c->index % r->drawn].query_id;
+    if (r->beams == 1 && c->index % r->drawn) q.same_prompt_as = j->choices[c->index - c->index % r->drawn].query_id;
     const int64_t texts = r->beams > 1 ? r->n : 1;
     int rc = ERR_CANCELLED;
     pthread_mutex_lock(&j->lock);
