@@ -2,8 +2,6 @@
  * */
 #include "tests/serve_rig.h"
 
-#include "serve/stop_text.h"
-
 static void a_reply_has_the_shape_of_the_api(void **state)
 {
     (void)state;
@@ -334,14 +332,6 @@ static void stop_strings(void **state)
     expect_part("\"text\":\"one two three\"");
     assert_int_equal(post("\"stop\":\"b\",\"echo\":true,\"max_tokens\":50"), 200); /* the prompt is not searched */
     expect_part("\"text\":\"abone two three\"");
-
-    const char *stop[] = {"abcdef", "cd"};
-    size_t cut;
-    assert_true(stop_find(stop, 2, "xxabcdef", 0, 0, 8, false, &cut)); /* "cd" is complete first, in pieces or whole */
-    assert_int_equal(cut, 4);
-    assert_int_equal(stop_certain(stop, 2, "xxabc", 0, 5), 2);
-    assert_int_equal(stop_certain(stop, 2, "xxabc", 4, 5), 4);
-    assert_int_equal(stop_certain(stop, 2, "xx", 0, 2), 2);
 }
 
 static void join_stream(char *text, char *finish, bool *usage)

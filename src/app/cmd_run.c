@@ -1,10 +1,10 @@
 /* cmd_run.c - `inferflow run`: continues a text, on this thread, token by token. */
+#include "app/answer_loop.h"
 #include "app/app.h"
 #include "app/conversation.h"
 #include "app/ids.h"
 #include "app/interrupt.h"
 #include "app/line_edit.h"
-#include "app/prompt_bar.h"
 #include "app/receipt_file.h"
 #include "app/text_form.h"
 #include "app/tokenizer_choice.h"
@@ -15,13 +15,11 @@
 #include "measure/auto_open.h"
 #include "measure/busy.h"
 #include "engine/decoder_prompt.h"
-#include "serve/stop_text.h"
 #include "chat/chat_options.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 enum { PROMPT_BYTES_MAX = 64 << 20 };
@@ -99,95 +97,33 @@ typedef enum { OUTPUT_TEXT, OUTPUT_IDS, OUTPUT_JSON } output_kind;
 /* One continuation. */
 typedef struct generation {
     output_kind output;
-    detok *text_maker; /* NULL: no tokenizer */
-    buf text;          /* not printed yet; everything, for JSON */
-    token_list made;
-    finish_reason finish;
-    char error[ERR_MSG_MAX];
-    bool out_of_memory;
-    const char *stop; /* NULL: none */
-    size_t echo;      /* bytes of `text` in which it is not looked for */
-    int64_t hold;     /* nor while there are fewer tokens */
-    bool stopped;
-    float score;        /* of the best beam */
-    int64_t cached;     /* tokens of the prompt that were not computed */
-    double first, last; /* clock_now of the first and last token */
+    answer said;
+    size_t printed; /* bytes of its text */
+    float score;    /* of the best beam */
+    err why;        /* the answer failed */
 } generation;
 
 static void print_text(generation *g)
 {
-    const char *text = (const char *)g->text.p;
-    size_t n = g->text.n;
+    const size_t n = answer_certain(&g->said) - g->printed;
     if (g->output != OUTPUT_TEXT || !n) return;
-    if (g->stop && !g->finish) n = stop_certain(&g->stop, 1, text, g->echo, n);
-    fwrite(text, 1, n, stdout);
+    fwrite(g->said.text.p + g->printed, 1, n, stdout);
     fflush(stdout);
-    memmove(g->text.p, g->text.p + n, g->text.n -= n);
-    g->echo = 0;
-}
-
-/* Cuts the text where the stop text begins. Bytes before `seen` have been searched already. */
-static void look_for_stop(generation *g, size_t seen)
-{
-    size_t cut;
-    if (!g->stop || !g->text.n || (int64_t)g->made.n < g->hold) return;
-    g->stopped = stop_find(&g->stop, 1, (const char *)g->text.p, g->echo, seen, g->text.n, false, &cut);
-    if (g->stopped) g->text.n = cut;
-}
-
-static bool keep_id(generation *g, int32_t id)
-{
-    void *p = g->made.id;
-    if (!mem_grow(&p, &g->made.cap, g->made.n + 1, sizeof *g->made.id)) return false;
-    g->made.id = p;
-    g->made.id[g->made.n++] = id;
-    return true;
+    g->printed += n;
 }
 
 static bool on_token(void *ctx, const token_event *ev)
 {
     generation *g = ctx;
-    const size_t seen = g->text.n + 1;
-    if (ev->token >= 0) {
-        g->last = clock_now();
-        if (!g->made.n) {
-            g->first = g->last;
-            log_progress_end();
-        }
-        g->cached = ev->cached_tokens;
-        if (!keep_id(g, ev->token) || (g->text_maker && detok_next(g->text_maker, ev->token, &g->text, NULL)))
-            g->out_of_memory = true;
-        if (g->output == OUTPUT_IDS) {
-            printf("%s%d", g->made.n > 1 ? "," : "[", ev->token);
-            fflush(stdout);
-        }
-        look_for_stop(g, seen);
-        print_text(g);
-    }
-    if (ev->finish == FINISH_ERROR)
-        snprintf(g->error, sizeof g->error, "%s", ev->error ? ev->error : "the engine failed");
+    answer_take(&g->said, ev, &g->why);
     g->score = ev->score;
-    const bool ends = g->stopped || interrupted || g->out_of_memory;
-    g->finish = ev->finish && !g->stopped ? ev->finish : ends ? FINISH_STOP : FINISH_NONE;
-    return g->finish == FINISH_NONE;
-}
-
-/* bar: while the prompt is read. */
-static int steps_until_done(engine *eng, generation *g, uint64_t id, bool bar, err *e)
-{
-    const double began = clock_now();
-    bool more = true;
-    while (!g->finish) {
-        int rc = engine_infer(eng, &more, e);
-        if (rc) return rc;
-        if (interrupted) engine_cancel(eng, id); /* in a prompt too */
-        if (!more && !g->finish) return err_set(e, ERR_IO, "the engine ended without a word");
-        if (!g->made.n && !g->finish && bar) prompt_bar_show(eng, began);
+    if (ev->token >= 0) log_progress_end();
+    if (ev->token >= 0 && g->output == OUTPUT_IDS) {
+        printf("%s%d", g->said.n_tokens > 1 ? "," : "[", ev->token);
+        fflush(stdout);
     }
-    log_progress_end();
-    if (g->finish == FINISH_ERROR) return err_set(e, ERR_IO, "%s", g->error);
-    if (g->out_of_memory || g->text.bad) return err_set(e, ERR_MEMORY, "out of memory");
-    return OK;
+    print_text(g);
+    return g->said.finish == FINISH_NONE;
 }
 
 static int print_json(engine *eng, const token_list *prompt, const generation *g, const run_options *o,
@@ -198,37 +134,23 @@ static int print_json(engine *eng, const token_list *prompt, const generation *g
     json *ids = json_add_array(root, "prompt_ids");
     for (size_t i = 0; i < prompt->n; i++) json_add_int(ids, NULL, prompt->id[i]);
     ids = json_add_array(root, "ids");
-    for (size_t i = 0; i < g->made.n; i++) json_add_int(ids, NULL, g->made.id[i]);
+    for (size_t i = 0; i < g->said.ids.n; i++) json_add_int(ids, NULL, g->said.ids.id[i]);
     buf quoted = {0};
-    if (g->text_maker && json_quote(&quoted, buf_span(&g->text))) json_add_raw(root, "text", buf_cstr(&quoted));
+    if (g->said.maker && json_quote(&quoted, buf_span(&g->said.text))) json_add_raw(root, "text", buf_cstr(&quoted));
     else json_add_null(root, "text");
     buf_free(&quoted);
-    json_add_str(root, "finish_reason", g->finish == FINISH_LENGTH ? "length" : "stop");
+    json_add_str(root, "finish_reason", g->said.finish == FINISH_LENGTH ? "length" : "stop");
     if (o->beams > 1) json_add_num(root, "score", (double)g->score);
     else json_add_int(root, "seed", sample->seed);
-    json_add_int(root, "cached_tokens", g->cached);
-    if (g->made.n > 1 && o->beams == 1)
-        json_add_num(root, "tokens_per_s", (double)(g->made.n - 1) / (g->last - g->first));
+    json_add_int(root, "cached_tokens", g->said.cached);
+    if (g->said.ids.n > 1 && o->beams == 1)
+        json_add_num(root, "tokens_per_s", (double)(g->said.ids.n - 1) / (g->said.last - g->said.first));
     busy_marks devices;
     int rc = busy_open(&devices, eng, e);
     if (!rc && busy_as(&devices)) json_add_str(root, "as", busy_as(&devices));
     busy_close(&devices);
     if (!rc) rc = app_print_json(root, e);
     json_free(root);
-    return rc;
-}
-
-/* Feeds the prompt to the detokenizer: the text after it may depend on it. */
-static int feed_prompt(const engine *eng, generation *g, const token_list *prompt, bool echo, err *e)
-{
-    const tokenizer *t = engine_target_tokenizer(eng);
-    int rc = OK;
-    if (t) rc = detok_open(&g->text_maker, t, DETOKENIZE_SKIP_SPECIAL, e);
-    for (size_t i = 0; i < prompt->n && t && !rc; i++) {
-        rc = detok_next(g->text_maker, prompt->id[i], &g->text, e);
-        if (!echo) g->text.n = 0;
-    }
-    if (!rc && g->text.bad) rc = err_set(e, ERR_MEMORY, "out of memory");
     return rc;
 }
 
@@ -255,37 +177,36 @@ static int continue_prompt(engine *eng, const run_options *o, const token_list *
                                                                            : BEAM_STOP_BETTER,
                .on_token = on_token,
                .ctx = &g};
-    g.stop = o->stop && *o->stop ? o->stop : NULL;
-    g.hold = o->min_tokens;
+    const answer_rules rules = {
+        .stop = &o->stop, .n_stop = o->stop && *o->stop, .min_tokens = o->min_tokens, .keeps_ids = true};
     q.sample.strategy = NULL; /* it has done its work */
-    if (q.sample.seed == -1 && getrandom(&q.sample.seed, sizeof q.sample.seed, 0) > 0) q.sample.seed &= INT32_MAX;
+    sample_seed_draw(&q.sample);
     const bool bar = !o->echo || !isatty(STDOUT_FILENO); /* it would stand in the line of the echo */
     uint64_t id;
     double began = clock_now();
     fingerprint here;
     int rc = o->receipt ? engine_fingerprint(eng, &here, e) : OK;
     if (!rc && o->receipt) rc = receipt_check_query(&here, &q, e);
-    if (!rc) rc = feed_prompt(eng, &g, prompt, o->echo, e);
-    g.echo = g.text.n;
-    print_text(&g);
+    if (!rc) rc = answer_open(&g.said, engine_target_tokenizer(eng), &rules, e);
+    if (!rc) rc = answer_read(&g.said, prompt->id, prompt->n, e);
+    if (!rc && !o->echo) rc = answer_show(&g.said, (span){0}, e);
+    if (!rc) print_text(&g);
     if (!rc) rc = engine_add_query(eng, &q, &id, e);
-    if (!rc) rc = steps_until_done(eng, &g, id, bar, e);
-    if (!rc && g.text_maker && !g.stopped) rc = detok_finish(g.text_maker, &g.text, e);
-    print_text(&g);
-    if (!rc && g.output == OUTPUT_IDS) printf("%s]\n", g.made.n ? "" : "[");
+    if (!rc) rc = answer_loop(eng, &g.said, id, bar, NULL, e);
+    if (!rc) rc = err_copy(e, &g.why);
+    if (!rc && g.output == OUTPUT_IDS) printf("%s]\n", g.said.ids.n ? "" : "[");
     if (!rc && g.output == OUTPUT_JSON) rc = print_json(eng, prompt, &g, o, &q.sample, e);
     if (!rc && o->receipt)
-        rc = receipt_file_write(o->receipt, eng, &here, &q, &g.made,
-                                g.finish == FINISH_LENGTH  ? RECEIPT_LENGTH
-                                : interrupted || g.stopped ? RECEIPT_STOP_TEXT
-                                                           : RECEIPT_END_TOKEN,
+        rc = receipt_file_write(o->receipt, eng, &here, &q, &g.said.ids,
+                                g.said.finish == FINISH_LENGTH    ? RECEIPT_LENGTH
+                                : interrupted || g.said.stop_word ? RECEIPT_STOP_TEXT
+                                                                  : RECEIPT_END_TOKEN,
                                 e);
-    if (!rc && g.made.n > 1)
+    if (!rc && g.said.ids.n > 1)
         log_line(LOG_DEBUG, "%zu prompt tokens, %lld of them cached, first token after %.1f ms, then %.1f tokens/s",
-                 prompt->n, (long long)g.cached, (g.first - began) * 1e3, (double)(g.made.n - 1) / (g.last - g.first));
-    detok_close(g.text_maker);
-    mem_free(g.made.id);
-    buf_free(&g.text);
+                 prompt->n, (long long)g.said.cached, (g.said.first - began) * 1e3,
+                 (double)(g.said.ids.n - 1) / (g.said.last - g.said.first));
+    answer_close(&g.said);
     return rc;
 }
 

@@ -2,9 +2,9 @@
  * question that got no answer is kept beside them, so that no template meets it: /retry asks it again. */
 #include "app/conversation.h"
 
+#include "app/answer_loop.h"
 #include "app/interrupt.h"
 #include "app/line_edit.h"
-#include "app/prompt_bar.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 enum { SAVED_BYTES_MAX = 64 << 20 };
@@ -33,109 +32,67 @@ typedef struct conversation {
     bool colours, ends;
 } conversation;
 
-/* One answer on its way. */
-typedef struct answer {
+/* An answer, read for its reasoning. */
+typedef struct reply {
     conversation *c;
-    detok *maker;
+    answer said;
     call_parser *parser;
     chat_message message;
-    buf text; /* not given to the parser yet */
-    size_t shown_reasoning, shown_content;
-    int64_t tokens, cached, unread; /* of the prompt: not computed; not read either, as it was stopped */
-    double first, last;
-    finish_reason finish;
-    char error[ERR_MSG_MAX];
-    bool out_of_memory;
-} answer;
+    size_t taken;                          /* bytes of the text that the parser has */
+    size_t shown_reasoning, shown_content; /* of the message */
+    int64_t unread;                        /* of the prompt, as it was stopped */
+    err why;                               /* the answer failed */
+} reply;
 
 static const char *style(const conversation *c, const char *code) { return c->colours ? code : ""; }
 
 /* ---- an answer ---- */
 
-static void show(answer *a)
+static void show(reply *r)
 {
-    const chat_message *m = &a->message;
-    const conversation *c = a->c;
-    if (m->reasoning.n > a->shown_reasoning) {
-        printf("%s%.*s%s", style(c, "\033[2m"), (int)(m->reasoning.n - a->shown_reasoning),
-               m->reasoning.p + a->shown_reasoning, style(c, "\033[0m"));
-        a->shown_reasoning = m->reasoning.n;
+    const chat_message *m = &r->message;
+    const conversation *c = r->c;
+    if (m->reasoning.n > r->shown_reasoning) {
+        printf("%s%.*s%s", style(c, "\033[2m"), (int)(m->reasoning.n - r->shown_reasoning),
+               m->reasoning.p + r->shown_reasoning, style(c, "\033[0m"));
+        r->shown_reasoning = m->reasoning.n;
     }
-    if (m->content.n > a->shown_content) {
-        if (!a->shown_content && m->reasoning.n) fputs("\n\n", stdout);
-        fwrite(m->content.p + a->shown_content, 1, m->content.n - a->shown_content, stdout);
-        a->shown_content = m->content.n;
+    if (m->content.n > r->shown_content) {
+        if (!r->shown_content && m->reasoning.n) fputs("\n\n", stdout);
+        fwrite(m->content.p + r->shown_content, 1, m->content.n - r->shown_content, stdout);
+        r->shown_content = m->content.n;
     }
     fflush(stdout);
 }
 
 static bool on_token(void *ctx, const token_event *ev)
 {
-    answer *a = ctx;
-    const tokenizer *t = engine_target_tokenizer(a->c->eng);
-    if (ev->token >= 0) {
-        a->last = clock_now();
-        if (!a->tokens++) {
-            a->first = a->last;
-            a->cached = ev->cached_tokens;
-            log_progress_end();
-        }
-        if (detok_next(a->maker, ev->token, &a->text, NULL)) a->out_of_memory = true;
-        const reasoning_marks *marks = chat_template_reasoning(a->c->chat);
-        const span piece = tokenizer_is_special(t, ev->token) ? tokenizer_piece(t, ev->token) : (span){0};
-        const call_parser_options o = {.reasoning = marks, .format = NULL};
-        if (piece.n && call_parser_wants(&o, piece)) buf_add(&a->text, piece.p, piece.n);
-    }
-    if (ev->finish == FINISH_ERROR)
-        snprintf(a->error, sizeof a->error, "%s", ev->error ? ev->error : "the engine failed");
-    if (ev->finish && detok_finish(a->maker, &a->text, NULL)) a->out_of_memory = true;
-    if (call_parser_feed(a->parser, buf_span(&a->text), ev->finish != FINISH_NONE, &a->message, NULL))
-        a->out_of_memory = true;
-    a->text.n = 0;
-    show(a);
-    a->finish = ev->finish ? ev->finish : a->out_of_memory ? FINISH_STOP : FINISH_NONE;
-    return a->finish == FINISH_NONE;
+    reply *r = ctx;
+    int rc = answer_take(&r->said, ev, &r->why);
+    if (ev->token >= 0) log_progress_end();
+    const span more = span_of(r->said.text.p + r->taken, r->said.text.n - r->taken);
+    r->taken = r->said.text.n;
+    if (!rc) rc = call_parser_feed(r->parser, more, r->said.finish != FINISH_NONE, &r->message, &r->why);
+    if (rc) r->said.finish = FINISH_ERROR;
+    show(r);
+    return r->said.finish == FINISH_NONE;
 }
 
-/* Runs steps until the answer has ended. Ctrl-C ends it after the step under way. */
-static int run_steps(answer *a, uint64_t id, double began, err *e)
+static void tell_speed(const reply *r, int64_t n_prompt, double began)
 {
-    engine *eng = a->c->eng;
-    bool more = true, told = false;
-    while (!a->finish) {
-        int rc = engine_infer(eng, &more, e);
-        if (rc) return rc;
-        if (!more && !a->finish) return err_set(e, ERR_IO, "the engine ended without a word");
-        engine_slot slot;
-        if (interrupted && !told) {
-            if (!a->tokens && engine_slots(eng, &slot, 1) == 1) {
-                a->cached = slot.cached_tokens;
-                a->unread = slot.prompt_tokens - slot.past;
-            }
-            engine_cancel(eng, id);
-        }
-        told = interrupted;
-        if (!a->tokens && !a->finish) prompt_bar_show(eng, began);
-    }
-    log_progress_end();
-    if (a->finish == FINISH_ERROR) return err_set(e, ERR_IO, "%s", a->error);
-    return a->out_of_memory ? err_set(e, ERR_MEMORY, "out of memory") : OK;
-}
-
-static void tell_speed(const answer *a, int64_t n_prompt, double began)
-{
-    const conversation *c = a->c;
+    const conversation *c = r->c;
+    const answer *a = &r->said;
     const int ctx = engine_describe(c->eng)->ctx;
-    const double reading = a->tokens ? a->first - began : clock_now() - began, writing = a->last - a->first;
-    const int64_t taken = n_prompt - a->unread, computed = taken - a->cached;
-    const bool cut = a->finish == FINISH_LENGTH, full = cut && n_prompt + a->tokens >= ctx;
+    const double reading = a->n_tokens ? a->first - began : clock_now() - began, writing = a->last - a->first;
+    const int64_t taken = n_prompt - r->unread, computed = taken - a->cached;
+    const bool cut = a->finish == FINISH_LENGTH, full = cut && n_prompt + a->n_tokens >= ctx;
     printf("\n%s[%lld ", style(c, "\033[2m"), (long long)taken);
-    if (a->unread) printf("of %lld ", (long long)n_prompt);
+    if (r->unread) printf("of %lld ", (long long)n_prompt);
     printf("prompt tokens");
     if (a->cached) printf(", %lld cached, %lld", (long long)a->cached, (long long)computed);
     printf(" at %.1f tokens/s; %lld answer tokens at %.1f tokens/s%s%s]%s\n",
-           reading > 0 ? (double)computed / reading : 0, (long long)a->tokens,
-           writing > 0 ? (double)(a->tokens - 1) / writing : 0, interrupted ? ", stopped" : "",
+           reading > 0 ? (double)computed / reading : 0, (long long)a->n_tokens,
+           writing > 0 ? (double)(a->n_tokens - 1) / writing : 0, interrupted ? ", stopped" : "",
            full  ? ", cut where the context ends"
            : cut ? ", cut at the limit"
                  : "",
@@ -144,10 +101,14 @@ static void tell_speed(const answer *a, int64_t n_prompt, double began)
     if (full) log_line(LOG_WARN, "the context of %d tokens is full: " MORE_ROOM, ctx);
 }
 
-static int write_answer(answer *a, const token_list *prompt, bool thinking, err *e)
+/* The marks of reasoning may be special tokens. */
+static bool wants_mark(const void *ctx, span special) { return call_parser_wants(ctx, special); }
+
+static int write_reply(reply *r, const token_list *prompt, bool thinking, err *e)
 {
-    conversation *c = a->c;
+    conversation *c = r->c;
     const call_parser_options parse = {.reasoning = chat_template_reasoning(c->chat), .thinking = thinking};
+    const answer_rules rules = {.wants = wants_mark, .ctx = &parse};
     query q = {.ids = prompt->id,
                .n_ids = prompt->n,
                .max_tokens = c->o.sample.max_tokens < 0 ? INT32_MAX : c->o.sample.max_tokens,
@@ -158,28 +119,26 @@ static int write_answer(answer *a, const token_list *prompt, bool thinking, err 
                .n_logprobs = -1,
                .beams = 1,
                .on_token = on_token,
-               .ctx = a};
+               .ctx = r};
     q.sample.choice = c->tries;
-    if (q.sample.seed == -1 && getrandom(&q.sample.seed, sizeof q.sample.seed, 0) > 0) q.sample.seed &= INT32_MAX;
+    sample_seed_draw(&q.sample);
     uint64_t id;
     const double began = clock_now();
-    int rc = detok_open(&a->maker, engine_target_tokenizer(c->eng), DETOKENIZE_SKIP_SPECIAL, e);
-    if (!rc) rc = call_parser_open(&a->parser, &parse, e);
-    for (size_t i = 0; i < prompt->n && !rc; i++) {
-        rc = detok_next(a->maker, prompt->id[i], &a->text, e); /* the text after it may depend on it */
-        a->text.n = 0;
-    }
+    int rc = answer_open(&r->said, engine_target_tokenizer(c->eng), &rules, e);
+    if (!rc) rc = call_parser_open(&r->parser, &parse, e);
+    if (!rc) rc = answer_read(&r->said, prompt->id, prompt->n, e);
+    if (!rc) rc = answer_show(&r->said, (span){0}, e);
     if (!rc) rc = engine_add_query(c->eng, &q, &id, e);
     if (rc == ERR_LIMIT) {
         *e = (err){0};
         err_set(e, rc, "with this message the conversation has %zu tokens, and the context of %d is full: " MORE_ROOM,
                 prompt->n, engine_describe(c->eng)->ctx);
     }
-    if (!rc) rc = run_steps(a, id, began, e);
-    if (!rc) tell_speed(a, (int64_t)prompt->n, began);
-    detok_close(a->maker);
-    call_parser_close(a->parser);
-    buf_free(&a->text);
+    if (!rc) rc = answer_loop(c->eng, &r->said, id, true, &r->unread, e);
+    if (!rc) rc = err_copy(e, &r->why);
+    if (!rc) tell_speed(r, (int64_t)prompt->n, began);
+    answer_close(&r->said);
+    call_parser_close(r->parser);
     return rc;
 }
 
@@ -262,23 +221,23 @@ static int ask(conversation *c, const char *text, size_t before, err *e)
 {
     json *root = first_messages(c, before), *list = (json *)json_get(root, "messages");
     token_list prompt = {0};
-    answer a = {.c = c};
+    reply r = {.c = c};
     bool thinking;
     interrupted = 0;
     chat_message_add(list, "user", text);
     int rc = make_prompt(c->eng, c->chat, &c->o, c->system, list, &thinking, &prompt, e);
-    if (!rc) rc = write_answer(&a, &prompt, thinking, e);
-    const bool answered = !rc && a.tokens;
+    if (!rc) rc = write_reply(&r, &prompt, thinking, e);
+    const bool answered = !rc && r.said.n_tokens;
     if (answered) {
-        json *m = chat_message_add(list, "assistant", buf_cstr(&a.message.content));
-        if (a.message.reasoning.n) json_add_str(m, "reasoning_content", buf_cstr(&a.message.reasoning));
+        json *m = chat_message_add(list, "assistant", buf_cstr(&r.message.content));
+        if (r.message.reasoning.n) json_add_str(m, "reasoning_content", buf_cstr(&r.message.reasoning));
         replace_messages(c, root);
         mem_free(c->open);
         c->open = NULL;
     } else {
         json_free(root);
     }
-    chat_message_free(&a.message);
+    chat_message_free(&r.message);
     mem_free(prompt.id);
     return rc;
 }
@@ -319,7 +278,7 @@ static int do_retry(conversation *c, const char *rest, err *e)
         printf("the temperature is 0: the same answer comes again; /set temperature 0.8 draws others\n");
     char *again = mem_str(text);
     c->tries++;
-    int rc = again ? ask(c, again, (size_t)at, e) : err_set(e, ERR_MEMORY, "out of memory");
+    int rc = again ? ask(c, again, (size_t)at, e) : err_memory(e, NULL);
     mem_free(again);
     return rc;
 }

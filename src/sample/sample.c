@@ -8,6 +8,7 @@
 #include <float.h>
 #include <math.h>
 #include <string.h>
+#include <sys/random.h>
 
 struct sampler {
     int32_t n_vocab;
@@ -47,6 +48,11 @@ bool sample_for_conversation(sample_params *p)
     p->top_p = 0.95;
     p->min_p = 0.05;
     return true;
+}
+
+void sample_seed_draw(sample_params *p)
+{
+    if (p->seed == -1 && getrandom(&p->seed, sizeof p->seed, 0) > 0) p->seed &= INT32_MAX;
 }
 
 #define X(name) extern const sample_step smp_##name;

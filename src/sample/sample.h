@@ -43,6 +43,8 @@ void sample_note_source(const char *source[SAMPLE_PARAM_N], const char *name, co
 /* Where nothing but the seed was set by anybody: what conversations read well with, 0.8, top-k 40, top-p 0.95 and min-p
  * 0.05, as llama.cpp has them. False: something was, and all stays. */
 bool sample_for_conversation(sample_params *p);
+/* A seed of -1 becomes a random one of 31 bits, which every reader of JSON keeps. */
+void sample_seed_draw(sample_params *p);
 
 typedef struct logit_bias {
     int32_t id;

@@ -96,7 +96,7 @@ static int read_ids(const server *s, const json *list, pooled_input *in, err *e)
         int64_t id = json_int(m, -1);
         if (id < 0 || id >= vocab)
             return err_set(e, ERR_USAGE, "input: element %zu is no token id (0 to %d)", in->ids.n, vocab - 1);
-        if (!token_list_add(&in->ids, (int32_t)id)) return err_set(e, ERR_MEMORY, "out of memory");
+        if (!token_list_add(&in->ids, (int32_t)id)) return err_memory(e, NULL);
     }
     if (!in->ids.n) return err_set(e, ERR_USAGE, "input: an empty list");
     int32_t ctx = engine_describe(s->g)->ctx;
@@ -156,7 +156,7 @@ static void handle_embeddings(server *s, exchange *x)
     json *body = body_read(s, x, &f);
     if (body && check_fields(s, x, &f)) {
         int rc = read_inputs(s, f.input, &j, &e);
-        if (!rc && !(j->own = mem_zero(1, sizeof(embedding_reply)))) rc = err_set(&e, ERR_MEMORY, "out of memory");
+        if (!rc && !(j->own = mem_zero(1, sizeof(embedding_reply)))) rc = err_memory(&e, NULL);
         if (rc) {
             pooled_reply_err(x, "input", &e);
             pooled_job_drop(j);

@@ -59,7 +59,7 @@ static int add_bos(server *s, const tokenizer *t, token_list *out, err *e)
     token_list none = {0};
     const int32_t bos = engine_describe(s->g)->bos;
     int rc = tokenizer_encode(t, span_str(""), TOKENIZE_SPECIAL, &none, e);
-    if (!rc && none.n && none.id[0] == bos && !token_list_add(out, bos)) rc = err_set(e, ERR_MEMORY, "out of memory");
+    if (!rc && none.n && none.id[0] == bos && !token_list_add(out, bos)) rc = err_memory(e, NULL);
     token_list_free(&none);
     return rc;
 }
@@ -80,7 +80,7 @@ static bool add_extras(exchange *x, const tokenizer *t, const json *extras, toke
         if (file < 0) {
             add_text(t, "\n\n--- snippet ---\n\n", out, e);
         } else if (!token_list_add(out, file) || add_text(t, name, out, e) || add_text(t, "\n", out, e)) {
-            err_set(e, ERR_MEMORY, "out of memory");
+            err_memory(e, NULL);
         }
         if (!e->code) add_text(t, text, out, e);
     }
@@ -94,7 +94,7 @@ static int add_parts(const tokenizer *t, const char *const text[3], token_list *
     int rc = OK;
     if (!find_marks(t, id)) return err_set(e, ERR_USAGE, "this model has no tokens to fill in text");
     for (int k = 0; k < 3 && !rc; k++) {
-        if (!token_list_add(out, id[k])) rc = err_set(e, ERR_MEMORY, "out of memory");
+        if (!token_list_add(out, id[k])) rc = err_memory(e, NULL);
         else if (text[k]) rc = add_text(t, text[k], out, e);
     }
     return rc;
@@ -118,7 +118,7 @@ bool fill_in_read(server *s, exchange *x, request *r)
     r->prompts = mem_zero(1, sizeof *r->prompts);
     r->n_prompts = r->prompts != NULL;
     token_list *ids = r->prompts ? &r->prompts->ids : NULL;
-    if (!ids) err_set(&e, ERR_MEMORY, "out of memory");
+    if (!ids) err_memory(&e, NULL);
     else if (!add_bos(s, t, ids, &e) && !add_extras(x, t, r->fill.extra, ids, &e)) return false;
     if (!e.code && !add_parts(t, text, ids, &e)) return request_check_length(s, x, r->prompts);
     reply_error(x, e.code == ERR_MEMORY ? 500 : 400, at, e.code == ERR_MEMORY ? NULL : "unsupported", "%s: %s", at,

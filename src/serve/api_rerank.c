@@ -128,7 +128,7 @@ static void handle_rerank(server *s, exchange *x)
     json *body = body_read(s, x, &f);
     if (body && exchange_check_model(s, x, f.model) && check_model(s, x)) {
         int rc = read_pairs(s, &f, &j, &e);
-        if (!rc && !(j->own = mem_zero(1, sizeof(rerank_reply)))) rc = err_set(&e, ERR_MEMORY, "out of memory");
+        if (!rc && !(j->own = mem_zero(1, sizeof(rerank_reply)))) rc = err_memory(&e, NULL);
         if (!rc) {
             *(rerank_reply *)j->own = (rerank_reply){body, f.documents, f.top_n ? (size_t)f.top_n : j->n,
                                                      f.return_documents};

@@ -13,11 +13,11 @@ bool chat_take(job *j, choice *c, size_t upto)
     chat_part *p = &c->chat;
     if (!p->parser && call_parser_open(&p->parser, &j->req.chat->parse, NULL)) return false;
     if (upto < p->taken) upto = p->taken;
-    const span more = span_of(c->text.p + p->taken, upto - p->taken);
+    const span more = span_of(c->answer.text.p + p->taken, upto - p->taken);
     const size_t before = p->message.reasoning.n;
     p->taken = upto;
-    if (call_parser_feed(p->parser, more, c->finish != FINISH_NONE, &p->message, NULL)) return false;
-    if (p->message.reasoning.n > before) p->reasoning_tokens = c->n_generated;
+    if (call_parser_feed(p->parser, more, c->answer.finish != FINISH_NONE, &p->message, NULL)) return false;
+    if (p->message.reasoning.n > before) p->reasoning_tokens = c->answer.n_tokens;
     return true;
 }
 
@@ -39,8 +39,8 @@ span chat_arguments_take(chat_part *p)
 
 static const char *finish_word(const choice *c)
 {
-    if (c->finish == FINISH_NONE) return "null";
-    if (c->finish == FINISH_LENGTH) return "\"length\"";
+    if (c->answer.finish == FINISH_NONE) return "null";
+    if (c->answer.finish == FINISH_LENGTH) return "\"length\"";
     return c->chat.message.n_calls ? "\"tool_calls\"" : "\"stop\"";
 }
 
@@ -74,7 +74,7 @@ static void write_logprobs(buf *out, const job *j, choice *c, size_t upto)
     buf_str(out, "{\"content\":[");
     for (bool first = true; c->tokens_sent < c->tokens.n; c->tokens_sent++, first = false) {
         const token_record *t = &c->tokens.p[c->tokens_sent];
-        if (!c->finish && t->offset >= upto) break;
+        if (!c->answer.finish && t->offset >= upto) break;
         if (!first) buf_byte(out, ',');
         write_token(out, j, t->id, t->logprob);
         buf_str(out, ",\"top_logprobs\":[");
@@ -116,7 +116,7 @@ void chat_choice_write(buf *out, const job *j, choice *c, int index)
     }
     if (m->n_calls) buf_byte(out, ']');
     buf_str(out, ",\"refusal\":null},\"logprobs\":");
-    write_logprobs(out, j, c, c->text.n);
+    write_logprobs(out, j, c, c->answer.text.n);
     buf_printf(out, ",\"finish_reason\":%s", finish_word(c));
     reply_extras_write(out, j, c, index, true);
     buf_byte(out, '}');
@@ -179,10 +179,10 @@ void chat_chunk_write(buf *out, job *j, choice *c, size_t upto)
 {
     const chat_part *p = &c->chat;
     const bool tokens = j->req.logprobs >= 0 && c->tokens_sent < c->tokens.n &&
-                        (c->finish || c->tokens.p[c->tokens_sent].offset < upto);
+                        (c->answer.finish || c->tokens.p[c->tokens_sent].offset < upto);
     if (!c->begun || p->message.content.n > p->content_sent || p->message.reasoning.n > p->reasoning_sent ||
         calls_wait(p) || tokens)
         write_chunk(out, j, c, upto, false);
-    if (c->finish) write_chunk(out, j, c, upto, true);
+    if (c->answer.finish) write_chunk(out, j, c, upto, true);
     c->sent = upto;
 }

@@ -308,7 +308,7 @@ static void compile_calls(server *s, request *r, const call_forms *all, err *e)
 {
     const token_trie *t = engine_token_trie(s->g, e);
     buf source = {0};
-    if (t && !call_form_print(&source, all)) err_set(e, ERR_MEMORY, "out of memory");
+    if (t && !call_form_print(&source, all)) err_memory(e, NULL);
     r->form = e->code ? NULL : form_cache_find(&s->forms, FORM_CALLS, buf_span(&source));
     if (!e->code && !r->form && form_compile(&r->form, FORM_CALLS, buf_span(&source), t, e) == OK)
         form_cache_add(&s->forms, r->form);
@@ -351,12 +351,12 @@ static bool bind_calls(server *s, exchange *x, request *r, const call_format *f,
                       .value = w->value,
                       .end = w->end,
                       .special = f->special};
-    if (!form) err_set(&e, ERR_MEMORY, "out of memory");
+    if (!form) err_memory(&e, NULL);
     for (const json *tool = json_first(r->tools_node); tool && form; tool = json_next(tool)) {
         const char *name = json_str(json_path(tool, "function.name"), "");
         if (named && strcmp(name, named) != 0) continue;
         char *before = with_name(w->before, name);
-        if (!before) err_set(&e, ERR_MEMORY, "out of memory");
+        if (!before) err_memory(&e, NULL);
         form[all.n++] = (call_form){before, w->after ? w->after : "", json_path(tool, "function.parameters")};
     }
     if (!e.code) compile_calls(s, r, &all, &e);

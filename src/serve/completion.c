@@ -2,13 +2,11 @@
  * to that) and no beginning of a stop string. */
 #include "serve/completion_json.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "serve/chat_json.h"
 #include "serve/chat_request.h"
 #include "serve/native_json.h"
 #include "serve/reply_form.h"
-#include "serve/stop_text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -20,11 +18,9 @@ static void free_job(void *ctx)
     job *j = ctx;
     for (size_t i = 0; i < j->n_choices; i++) {
         choice *c = &j->choices[i];
-        detok_close(c->text_maker);
-        buf_free(&c->text);
+        answer_close(&c->answer);
         mem_free(c->prompt_tokens.p);
         mem_free(c->tokens.p);
-        mem_free(c->made.id);
         call_parser_close(c->chat.parser);
         chat_message_free(&c->chat.message);
         mem_free(c->top);
@@ -135,7 +131,7 @@ static void send_chunk(choice *c, size_t upto)
     if (!j->req.streams || j->failed) return;
     bool tokens_wait = j->req.logprobs >= 0 && c->tokens_sent < c->tokens.n &&
                        c->tokens.p[c->tokens_sent].offset < upto;
-    if (upto == c->sent && !tokens_wait && !c->finish) return;
+    if (upto == c->sent && !tokens_wait && !c->answer.finish) return;
     j->scratch.n = 0;
     if (j->req.reply) j->req.reply->events(&j->scratch, j, c);
     else if (j->req.chat) chat_chunk_write(&j->scratch, j, c, upto);
@@ -148,19 +144,19 @@ static void send_chunk(choice *c, size_t upto)
 static void end_choice(choice *c, finish_reason why)
 {
     job *j = c->owner;
-    c->finish = why;
+    c->answer.finish = why;
     metrics_finished(j->srv->counts, why);
     stream_note_end(j->out, metrics_finish_name(why));
     if (why == FINISH_CANCELLED && !j->failed && !stream_is_gone(j->out)) fail_job(j, "the server is shutting down");
-    send_chunk(c, c->text.n);
+    send_chunk(c, c->answer.text.n);
     end_reply(j);
     stream_drop(j->out); /* the query's reference: the job may be gone after this */
 }
 
-/* Cuts the text at a stop string: tokens that begin after the cut were not shown and are not listed. */
-static void cut_text(choice *c, size_t cut)
+/* Tokens that begin after the cut at a stop string were not shown and are not listed. */
+static void cut_tokens(choice *c)
 {
-    c->text.n = cut;
+    const size_t cut = c->answer.text.n;
     while (c->tokens.n && c->tokens.p[c->tokens.n - 1].offset >= cut && c->tokens.n > c->tokens_sent) c->tokens.n--;
 }
 
@@ -173,62 +169,31 @@ static bool take_prompt_token(choice *c, const token_event *ev)
     return add_top(c, t, ev);
 }
 
-/* Special tokens give no text, but marks of calls and reasoning have to be seen. */
-static bool take_mark(const job *j, choice *c, int32_t id)
-{
-    const tokenizer *t = engine_target_tokenizer(j->srv->g);
-    const span piece = t && tokenizer_is_special(t, id) ? tokenizer_piece(t, id) : (span){0};
-    return !piece.n || !call_parser_wants(&j->req.chat->parse, piece) || buf_add(&c->text, piece.p, piece.n);
-}
+/* Special tokens whose text a chat is read by. */
+static bool wants_mark(const void *ctx, span special) { return call_parser_wants(ctx, special); }
 
-static bool take_token(choice *c, const token_event *ev)
+/* The times of a token that was generated; before: of the one before it, 0: it is the first. */
+static void note_token(choice *c, double before)
 {
     job *j = c->owner;
-    double now = clock_now();
-    c->n_generated++;
+    const double now = c->answer.last;
     stream_count(j->out, 0, 1);
-    if (c->last_token > 0) metrics_observe(j->srv->counts, HISTOGRAM_INTER_TOKEN, now - c->last_token);
-    if (!j->first_token_seen) metrics_observe(j->srv->counts, HISTOGRAM_FIRST_TOKEN, now - j->began);
-    if (!j->first_token_seen) stream_note_first(j->out, now);
+    if (before > 0) metrics_observe(j->srv->counts, HISTOGRAM_INTER_TOKEN, now - before);
+    if (j->first_token_seen) return;
+    metrics_observe(j->srv->counts, HISTOGRAM_FIRST_TOKEN, now - j->began);
+    stream_note_first(j->out, now);
     j->first_token_seen = true;
-    c->last_token = now;
-    if (c->n_generated == 1) c->first_token = now;
-    c->logprob_sum += (double)ev->logprob;
-    if ((j->req.returns_ids || j->req.receipt) && !token_list_add(&c->made, ev->token)) return false;
-    if (j->req.logprobs >= 0) {
-        if (!add_record(c, &c->tokens, ev->token, ev->logprob, c->text.n)) return false;
-        if (!add_top(c, &c->tokens.p[c->tokens.n - 1], ev)) return false;
-    }
-    if (c->text_maker && detok_next(c->text_maker, ev->token, &c->text, NULL)) return false;
-    return !j->req.chat || take_mark(j, c, ev->token);
 }
 
-/* The token that closed the text. Where the prompt is shown it is listed: the score of an answer includes its end. */
-static bool take_end(choice *c, const token_event *ev)
+/* Keeps the log-probabilities of a token that is taken next, or of the one that closed the text: where the prompt is
+ * shown this is listed, as the score of an answer includes its end. */
+static bool take_logprobs(choice *c, const token_event *ev)
 {
     const request *r = &c->owner->req;
-    if (!c->n_generated) c->logprob_sum = (double)ev->logprob;
-    if (r->echo && r->logprobs >= 0 &&
-        (!add_record(c, &c->tokens, ev->end_token, ev->logprob, c->text.n) ||
-         !add_top(c, &c->tokens.p[c->tokens.n - 1], ev)))
-        return false;
-    return !r->shows_stop || !c->text_maker || detok_next(c->text_maker, ev->end_token, &c->text, NULL) == OK;
-}
-
-/* Looks for stop strings in what is new since `seen`; true: the choice has ended with its text cut. */
-static bool stops_here(choice *c, size_t seen)
-{
-    const request *r = &c->owner->req;
-    size_t cut;
-    if (!r->n_stop || c->n_generated < r->min_tokens) return false;
-    if (!stop_find(r->stop, r->n_stop, (const char *)c->text.p, c->echo, seen, c->text.n, r->shows_stop, &cut))
-        return false;
-    for (int i = 0; i < r->n_stop && !c->stop_word; i++) {
-        const size_t n = strlen(r->stop[i]), at = r->shows_stop ? cut - n : cut;
-        if (n <= c->text.n && at <= c->text.n - n && !memcmp(c->text.p + at, r->stop[i], n)) c->stop_word = r->stop[i];
-    }
-    cut_text(c, cut);
-    return true;
+    if (!ev->ends || !c->answer.n_tokens) c->logprob_sum += (double)ev->logprob;
+    if (r->logprobs < 0 || (ev->ends && !r->echo)) return true;
+    return add_record(c, &c->tokens, ev->ends ? ev->end_token : ev->token, ev->logprob, c->answer.text.n) &&
+           add_top(c, &c->tokens.p[c->tokens.n - 1], ev);
 }
 
 /* Streams how far the prompt has been read. */
@@ -247,39 +212,30 @@ static bool on_event(void *ctx, const token_event *ev)
 {
     choice *c = ctx;
     job *j = c->owner;
-    bool good = true;
-    size_t seen = c->text.n + 1;
-    if (ev->index <= 0) c->cached = ev->cached_tokens;
+    const double before = c->answer.last;
+    const bool generated = ev->token >= 0 && ev->index >= 0;
+    err e = {0};
     if (ev->index == 0) metrics_observe(j->srv->counts, HISTOGRAM_QUEUE, ev->queue_seconds);
     if (stream_is_gone(j->out) || j->failed) {
         end_choice(c, FINISH_CANCELLED);
         return false;
     }
+    bool good = true;
+    if (ev->token >= 0 && ev->index < 0) good = take_prompt_token(c, ev);
+    else if (generated || ev->ends) good = take_logprobs(c, ev);
+    if (!good) err_memory(&e, NULL);
+    else answer_take(&c->answer, ev, &e);
+    if (generated) note_token(c, before);
+    if (e.code) fail_job(j, e.msg);
+    if (c->answer.stop_word) cut_tokens(c);
+    if (e.code || c->answer.finish) {
+        end_choice(c, e.code ? FINISH_ERROR : c->answer.finish);
+        return false;
+    }
     if (ev->prompt_read) return send_reading(c, ev);
-    if (ev->token >= 0) good = ev->index < 0 ? take_prompt_token(c, ev) : take_token(c, ev);
-    if (ev->ends) good = good && take_end(c, ev);
-    c->end_token = ev->ends;
-    if (ev->finish == FINISH_STOP || ev->finish == FINISH_LENGTH)
-        good = good && (!c->text_maker || detok_finish(c->text_maker, &c->text, NULL) == OK);
-    if (!good || c->text.bad || ev->finish == FINISH_ERROR) {
-        fail_job(j, ev->finish == FINISH_ERROR && ev->error ? ev->error : "out of memory");
-        end_choice(c, FINISH_ERROR);
-        return false;
-    }
-    if (stops_here(c, seen)) {
-        end_choice(c, FINISH_STOP);
-        return false;
-    }
-    if (ev->finish) {
-        end_choice(c, ev->finish);
-        return false;
-    }
     if (ev->index < 0) return true;
-    const request *r = &j->req;
-    size_t certain = c->text.n;
-    if (r->n_stop && certain) certain = stop_certain(r->stop, r->n_stop, (const char *)c->text.p, c->echo, certain);
-    if (certain < c->sent) certain = c->sent;
-    send_chunk(c, certain);
+    const size_t certain = answer_certain(&c->answer);
+    send_chunk(c, certain > c->sent ? certain : c->sent);
     hold_when_full(c, ev->query_id);
     return true;
 }
@@ -293,60 +249,45 @@ static bool on_beam_event(void *ctx, const token_event *ev)
     stream *out = first->owner->out;
     stream_keep(out); /* the job lives until this returns */
     for (int64_t i = 0; i < n; i++) {
-        if ((all || i == ev->beam) && !first[i].finish) on_event(&first[i], ev);
-        live |= !first[i].finish;
+        if ((all || i == ev->beam) && !first[i].answer.finish) on_event(&first[i], ev);
+        live |= !first[i].answer.finish;
     }
     stream_drop(out);
     return live;
 }
 
-/* Whether a text of a beam search has a stop string. */
 static bool is_whole_text(void *ctx, const int32_t *ids, int64_t n)
 {
     const choice *c = ctx;
-    const request *r = &c->owner->req;
-    const tokenizer *t = engine_target_tokenizer(c->owner->srv->g);
-    buf text = {0};
-    size_t cut;
-    if (!t || n < r->min_tokens) return false;
-    const int flags = DETOKENIZE_SKIP_SPECIAL | DETOKENIZE_CONTINUE;
-    const bool made = tokenizer_decode(t, ids, (size_t)n, flags, &text, NULL) == OK && !text.bad;
-    const bool found = made && stop_find(r->stop, r->n_stop, (const char *)text.p, 0, 0, text.n, false, &cut);
-    buf_free(&text);
-    return found;
+    return answer_would_stop(&c->answer, ids, n);
 }
 
-/* Feeds the prompt to the detokenizer, and makes its text and the records of its tokens. */
+/* Reads the prompt, and makes the records of its tokens. */
 static int prepare_choice(job *j, choice *c, int index, const prompt *p, err *e)
 {
-    const tokenizer *t = engine_target_tokenizer(j->srv->g);
     const request *r = &j->req;
-    bool keep = r->prompt_logprobs >= 0 || (r->echo && r->logprobs >= 0);
-    int rc = OK;
+    const bool keep = r->prompt_logprobs >= 0 || (r->echo && r->logprobs >= 0);
     c->owner = j;
     c->index = index;
     c->from = p;
-    if (t) rc = detok_open(&c->text_maker, t, DETOKENIZE_SKIP_SPECIAL, e);
+    int rc = answer_open(&c->answer, engine_target_tokenizer(j->srv->g), &j->rules, e);
     for (size_t i = 0; i < p->ids.n && !rc; i++) {
-        if (keep && !add_record(c, &c->prompt_tokens, p->ids.id[i], NAN, r->echo ? c->text.n : 0))
-            rc = err_set(e, ERR_MEMORY, "out of memory");
-        if (t && !rc) rc = detok_next(c->text_maker, p->ids.id[i], &c->text, e);
+        if (keep && !add_record(c, &c->prompt_tokens, p->ids.id[i], NAN, r->echo ? c->answer.text.n : 0))
+            rc = err_memory(e, NULL);
+        if (!rc) rc = answer_read(&c->answer, &p->ids.id[i], 1, e);
     }
     if (rc) return rc;
     if (r->echo && p->text) { /* shown as it was written; the tokens' offsets stay inside it */
-        size_t n = strlen(p->text);
-        c->text.n = 0;
-        buf_str(&c->text, p->text);
+        const span text = span_str(p->text);
         for (size_t i = 0; i < c->prompt_tokens.n; i++)
-            if (c->prompt_tokens.p[i].offset > n) c->prompt_tokens.p[i].offset = n;
+            if (c->prompt_tokens.p[i].offset > text.n) c->prompt_tokens.p[i].offset = text.n;
+        return answer_show(&c->answer, text, e);
     }
-    if (!r->echo) { /* text_offset counts from the beginning of the prompt all the same */
-        span shown = p->text ? span_str(p->text) : buf_span(&c->text);
-        for (size_t i = 0; i < shown.n; i++) c->sent_chars += (shown.p[i] & 0xc0) != 0x80;
-        c->text.n = 0;
-    }
-    c->echo = c->text.n;
-    return c->text.bad ? err_set(e, ERR_MEMORY, "out of memory") : OK;
+    if (r->echo) return OK;
+    const span hidden = p->text ? span_str(p->text) : buf_span(&c->answer.text);
+    for (size_t i = 0; i < hidden.n; i++) /* text_offset counts from the beginning of the prompt all the same */
+        c->sent_chars += (hidden.p[i] & 0xc0) != 0x80;
+    return answer_show(&c->answer, (span){0}, e);
 }
 
 static int new_job(job **out, server *s, exchange *x, request *r, err *e)
@@ -354,12 +295,19 @@ static int new_job(job **out, server *s, exchange *x, request *r, err *e)
     job *j = *out = mem_zero(1, sizeof *j);
     if (!j) {
         request_free(r);
-        return err_set(e, ERR_MEMORY, "out of memory");
+        return err_memory(e, NULL);
     }
     pthread_mutex_init(&j->lock, NULL);
     j->srv = s;
     j->req = *r;
     *r = (request){0};
+    j->rules = (answer_rules){.stop = j->req.stop,
+                              .n_stop = j->req.n_stop,
+                              .min_tokens = j->req.min_tokens,
+                              .shows_stop = j->req.shows_stop,
+                              .keeps_ids = j->req.returns_ids || j->req.receipt,
+                              .wants = j->req.chat ? wants_mark : NULL,
+                              .ctx = j->req.chat ? &j->req.chat->parse : NULL};
     j->began = x->began;
     j->created = time(NULL);
     uint64_t random[2] = {0};
@@ -374,7 +322,7 @@ static int new_job(job **out, server *s, exchange *x, request *r, err *e)
     }
     size_t n = j->req.n_prompts * (size_t)j->req.drawn;
     j->choices = mem_zero(n, sizeof *j->choices);
-    if (!j->choices) return err_set(e, ERR_MEMORY, "out of memory");
+    if (!j->choices) return err_memory(e, NULL);
     j->n_choices = n;
     atomic_store(&j->pending, n + 1);
     for (size_t i = 0; i < n && !rc; i++)

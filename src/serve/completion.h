@@ -1,13 +1,14 @@
-/* completion.h - a request for text on its way through the engine: one query per choice, events become text, text
+/* completion.h - a request for text on its way through the engine: one query per choice, whose text (engine/answer.h)
  * becomes JSON.
  *
  * A job owns the request and its choices, prompt-major (all choices of the first prompt, then of the second). It is
  * built on a listener's thread, then written by the engine thread alone; it lives until the connection and every query
  * have dropped its stream. */
 #pragma once
+#include "chat/call_parser.h"
+#include "engine/answer.h"
 #include "serve/request.h"
 #include "serve/stream.h"
-#include "chat/call_parser.h"
 
 /* One token with its log-probabilities. */
 typedef struct token_record {
@@ -42,24 +43,16 @@ typedef struct choice {
     int index;
     const prompt *from;
     uint64_t query_id;
-    bool accepted, held;     /* under job.lock: the engine has it; held back because the client is slow */
-    detok *text_maker;       /* NULL: no tokenizer */
-    buf text;                /* echoed prompt, then what was generated */
-    size_t echo;             /* bytes of it that are the prompt */
+    bool accepted, held; /* under job.lock: the engine has it; held back because the client is slow */
+    answer answer;
     size_t sent, sent_chars; /* bytes of the text in earlier chunks; characters, with those of a hidden prompt */
     record_list prompt_tokens, tokens; /* kept only when asked for */
     size_t prompt_tokens_sent, tokens_sent;
-    token_list made; /* ids, kept only when asked for */
-    size_t made_sent;
+    size_t made_sent;   /* ids in earlier chunks */
     bool begun;         /* a part of it was written */
     double logprob_sum; /* of what was generated */
     top_logprob *top;
     size_t n_top, cap_top;
-    int64_t n_generated, cached;
-    double first_token, last_token;
-    const char *stop_word; /* that ended the text, or NULL */
-    finish_reason finish;
-    bool end_token; /* FINISH_STOP by one */
     chat_part chat;
 } choice;
 
@@ -67,6 +60,7 @@ struct job {
     server *srv;
     stream *out;
     request req;
+    answer_rules rules; /* of its choices */
     char id[40];
     time_t created;
     double began;

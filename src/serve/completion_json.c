@@ -126,7 +126,8 @@ static void write_logprobs(buf *out, const job *j, const choice *c, const record
                 else if (column == 2) write_top(out, j, c, t, j->req.logprobs);
                 else if (column == 4) write_rivals(out, j, c, t);
                 else {
-                    for (; at < t->offset && at < c->text.n; at++) chars += (c->text.p[at] & 0xc0) != 0x80;
+                    for (; at < t->offset && at < c->answer.text.n; at++)
+                        chars += (c->answer.text.p[at] & 0xc0) != 0x80;
                     buf_printf(out, "%zu", chars);
                 }
             }
@@ -187,18 +188,18 @@ static void write_ids(buf *out, const char *name, const int32_t *id, size_t n)
 static void write_new_ids(buf *out, const job *j, choice *c, int index)
 {
     if (!c->begun && index % j->req.n == 0) write_ids(out, "prompt_token_ids", c->from->ids.id, c->from->ids.n);
-    write_ids(out, "token_ids", c->made.id + c->made_sent, c->made.n - c->made_sent);
-    c->made_sent = c->made.n;
+    write_ids(out, "token_ids", c->answer.ids.id + c->made_sent, c->answer.ids.n - c->made_sent);
+    c->made_sent = c->answer.ids.n;
 }
 
 static void write_receipt(buf *out, const job *j, const choice *c)
 {
     const query q = completion_query(c);
     json *to = json_new_object();
-    receipt_write(to, j->srv->g, &j->srv->here, &q, c->made.id, c->made.n,
-                  c->finish == FINISH_LENGTH ? RECEIPT_LENGTH
-                  : c->end_token             ? RECEIPT_END_TOKEN
-                                             : RECEIPT_STOP_TEXT);
+    receipt_write(to, j->srv->g, &j->srv->here, &q, c->answer.ids.id, c->answer.ids.n,
+                  c->answer.finish == FINISH_LENGTH ? RECEIPT_LENGTH
+                  : c->answer.end_token             ? RECEIPT_END_TOKEN
+                                                    : RECEIPT_STOP_TEXT);
     buf_str(out, ",\"receipt\":");
     if (!json_print(out, to, false)) out->bad = true;
     json_free(to);
@@ -219,23 +220,23 @@ void reply_extras_write(buf *out, const job *j, choice *c, int index, bool whole
 static void write_choice(buf *out, const job *j, choice *c, int index, size_t upto, bool whole)
 {
     buf_printf(out, "{\"index\":%d,\"text\":", index);
-    json_quote(out, upto > c->sent ? span_of(c->text.p + c->sent, upto - c->sent) : span_str(""));
+    json_quote(out, upto > c->sent ? span_of(c->answer.text.p + c->sent, upto - c->sent) : span_str(""));
     buf_str(out, ",\"logprobs\":");
     if (j->req.logprobs < 0) {
         buf_str(out, "null");
     } else {
         record_range part[2] = {rest_of(&c->prompt_tokens, j->req.echo ? c->prompt_tokens_sent : c->prompt_tokens.n),
                                 rest_of(&c->tokens, c->tokens_sent)};
-        while (part[1].n && !c->finish && part[1].p[part[1].n - 1].offset >= upto) part[1].n--;
+        while (part[1].n && !c->answer.finish && part[1].p[part[1].n - 1].offset >= upto) part[1].n--;
         write_logprobs(out, j, c, part);
         c->prompt_tokens_sent += part[0].n;
         c->tokens_sent += part[1].n;
     }
-    for (; c->sent < upto; c->sent++) c->sent_chars += (c->text.p[c->sent] & 0xc0) != 0x80;
+    for (; c->sent < upto; c->sent++) c->sent_chars += (c->answer.text.p[c->sent] & 0xc0) != 0x80;
     buf_printf(out, ",\"finish_reason\":%s",
-               c->finish == FINISH_STOP     ? "\"stop\""
-               : c->finish == FINISH_LENGTH ? "\"length\""
-                                            : "null");
+               c->answer.finish == FINISH_STOP     ? "\"stop\""
+               : c->answer.finish == FINISH_LENGTH ? "\"length\""
+                                                   : "null");
     reply_extras_write(out, j, c, index, whole);
     buf_byte(out, '}');
 }
@@ -244,11 +245,11 @@ static void write_usage(buf *out, const job *j)
 {
     int64_t given = 0, generated = 0, cached = 0, reasoning = 0;
     for (size_t i = 0; i < j->n_choices; i++) {
-        generated += j->choices[i].n_generated;
+        generated += j->choices[i].answer.n_tokens;
         reasoning += j->choices[i].chat.reasoning_tokens;
         if (i % (size_t)j->req.drawn) continue; /* the choices of a prompt share it */
         given += (int64_t)(j->choices[i].from->enc.n + j->choices[i].from->ids.n);
-        cached += j->choices[i].cached;
+        cached += j->choices[i].answer.cached;
     }
     buf_printf(out,
                "\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
@@ -263,7 +264,7 @@ void chunk_write(buf *out, job *j, choice *c, size_t upto)
 {
     buf_str(out, "data: ");
     reply_head_write(out, j);
-    write_choice(out, j, c, c->index, upto, c->finish != FINISH_NONE);
+    write_choice(out, j, c, c->index, upto, c->answer.finish != FINISH_NONE);
     buf_str(out, j->req.include_usage ? "],\"usage\":null}\n\n" : "]}\n\n");
 }
 
@@ -279,7 +280,7 @@ void chunk_usage(buf *out, const job *j)
 void reply_reading_write(buf *out, const job *j, const choice *c, int64_t read)
 {
     buf_printf(out, "\"prompt_progress\":{\"total\":%zu,\"cache\":%lld,\"processed\":%lld,\"time_ms\":%.3f}",
-               c->from->ids.n, (long long)c->cached, (long long)read, (clock_now() - j->began) * 1e3);
+               c->from->ids.n, (long long)c->answer.cached, (long long)read, (clock_now() - j->began) * 1e3);
 }
 
 void chunk_reading(buf *out, const job *j, const choice *c, int64_t read)
@@ -291,7 +292,10 @@ void chunk_reading(buf *out, const job *j, const choice *c, int64_t read)
     buf_str(out, "}\n\n");
 }
 
-static double mean_logprob(const choice *c) { return c->logprob_sum / (double)(c->n_generated ? c->n_generated : 1); }
+static double mean_logprob(const choice *c)
+{
+    return c->logprob_sum / (double)(c->answer.n_tokens ? c->answer.n_tokens : 1);
+}
 
 /* The choices of one prompt that come back; with best_of those of highest mean log-probability, best first. */
 static void write_prompt_choices(buf *out, job *j, size_t which)
@@ -308,7 +312,7 @@ static void write_prompt_choices(buf *out, job *j, size_t which)
         const int index = (int)which * n + i;
         if (index) buf_byte(out, ',');
         if (j->req.chat) chat_choice_write(out, j, &all[best], index);
-        else write_choice(out, j, &all[best], index, all[best].text.n, true);
+        else write_choice(out, j, &all[best], index, all[best].answer.text.n, true);
     }
 }
 

@@ -651,7 +651,7 @@ int http_reload(http *h, err *e)
 int http_open(http **out, server *s, err *e)
 {
     http *h = *out = mem_zero(1, sizeof *h);
-    if (!h) return err_set(e, ERR_MEMORY, "out of memory");
+    if (!h) return err_memory(e, NULL);
     h->srv = s;
     h->listen_fd = -1;
     int rc = watch_open(&h->w, (double)s->o->head_timeout, e);

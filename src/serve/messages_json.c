@@ -37,21 +37,21 @@ static void write_error(buf *out, int status, const char *message)
 
 static const char *stop_reason(const choice *c)
 {
-    if (c->finish == FINISH_LENGTH) return "\"max_tokens\"";
+    if (c->answer.finish == FINISH_LENGTH) return "\"max_tokens\"";
     if (c->chat.message.n_calls) return "\"tool_use\"";
-    return c->stop_word ? "\"stop_sequence\"" : "\"end_turn\"";
+    return c->answer.stop_word ? "\"stop_sequence\"" : "\"end_turn\"";
 }
 
 static void write_stop(buf *out, const choice *c)
 {
     buf_printf(out, "\"stop_reason\":%s,\"stop_sequence\":", stop_reason(c));
-    json_quote_or_null(out, c->chat.message.n_calls ? NULL : c->stop_word);
+    json_quote_or_null(out, c->chat.message.n_calls ? NULL : c->answer.stop_word);
 }
 
 static void write_input_usage(buf *out, const choice *c)
 {
     buf_printf(out, "\"input_tokens\":%lld,\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":%lld,",
-               (long long)((int64_t)c->from->ids.n - c->cached), (long long)c->cached);
+               (long long)((int64_t)c->from->ids.n - c->answer.cached), (long long)c->answer.cached);
 }
 
 static void write_call(buf *out, const tool_call *t, bool with_input)
@@ -97,7 +97,7 @@ static void write_whole(buf *out, job *j)
     write_stop(out, c);
     buf_str(out, ",\"usage\":{");
     write_input_usage(out, c);
-    buf_printf(out, "\"output_tokens\":%lld}}", (long long)c->n_generated);
+    buf_printf(out, "\"output_tokens\":%lld}}", (long long)c->answer.n_tokens);
 }
 
 /* ---- streams ---- */
@@ -173,12 +173,12 @@ static void write_events(buf *out, job *j, choice *c)
         open_block(out, p, BLOCK_CALL, &m->calls[p->calls_sent++]);
         p->arguments_sent = 0;
     }
-    if (!c->finish) return;
+    if (!c->answer.finish) return;
     close_block(out, p);
     begin(out, "message_delta");
     buf_str(out, ",\"delta\":{");
     write_stop(out, c);
-    buf_printf(out, "},\"usage\":{\"output_tokens\":%lld}}\n\n", (long long)c->n_generated);
+    buf_printf(out, "},\"usage\":{\"output_tokens\":%lld}}\n\n", (long long)c->answer.n_tokens);
     begin(out, "message_stop");
     buf_str(out, "}\n\n");
 }

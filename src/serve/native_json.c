@@ -33,7 +33,7 @@ static size_t write_probabilities(buf *out, const job *j, const choice *c, size_
     buf_str(out, ",\"completion_probabilities\":[");
     for (; i < c->tokens.n; i++) {
         const token_record *t = &c->tokens.p[i];
-        if (!c->finish && t->offset >= upto) break;
+        if (!c->answer.finish && t->offset >= upto) break;
         buf_str(out, i > first ? ",{" : "{");
         write_token(out, j, t->id, t->logprob);
         buf_str(out, ",\"top_logprobs\":[");
@@ -75,29 +75,32 @@ static void write_settings(buf *out, const job *j)
 
 static void write_timings(buf *out, const job *j, const choice *c)
 {
-    const double now = clock_now(), first = c->first_token > 0 ? c->first_token : now;
-    const double read = first - j->began, made = c->last_token - first;
-    const int64_t n = (int64_t)c->from->ids.n, more = c->n_generated > 1 ? c->n_generated - 1 : 0;
+    const double now = clock_now(), first = c->answer.first > 0 ? c->answer.first : now;
+    const double read = first - j->began, made = c->answer.last - first;
+    const int64_t n = (int64_t)c->from->ids.n, more = c->answer.n_tokens > 1 ? c->answer.n_tokens - 1 : 0;
     buf_printf(out,
                ",\"timings\":{\"cache_n\":%lld,\"prompt_n\":%lld,\"prompt_ms\":%.3f,\"prompt_per_second\":%.3f,"
                "\"predicted_n\":%lld,\"predicted_ms\":%.3f,\"predicted_per_second\":%.3f}",
-               (long long)c->cached, (long long)(n - c->cached), read * 1e3,
-               read > 0 ? (double)(n - c->cached) / read : 0.0, (long long)c->n_generated, made * 1e3,
+               (long long)c->answer.cached, (long long)(n - c->answer.cached), read * 1e3,
+               read > 0 ? (double)(n - c->answer.cached) / read : 0.0, (long long)c->answer.n_tokens, made * 1e3,
                made > 0 ? (double)more / made : 0.0);
 }
 
 static const char *stop_type(const choice *c)
 {
-    return c->finish == FINISH_LENGTH ? "limit" : c->finish != FINISH_STOP ? "none" : c->end_token ? "eos" : "word";
+    return c->answer.finish == FINISH_LENGTH ? "limit"
+           : c->answer.finish != FINISH_STOP ? "none"
+           : c->answer.end_token             ? "eos"
+                                             : "word";
 }
 
 /* The members of a finished choice behind its text. */
 static void write_end(buf *out, const job *j, const choice *c, int index)
 {
     buf_printf(out, ",\"index\":%d,\"stop\":true,\"stop_type\":\"%s\",\"stopping_word\":", index, stop_type(c));
-    json_quote(out, span_str(c->stop_word ? c->stop_word : ""));
+    json_quote(out, span_str(c->answer.stop_word ? c->answer.stop_word : ""));
     buf_printf(out, ",\"tokens_predicted\":%lld,\"tokens_evaluated\":%zu,\"tokens_cached\":%lld,\"truncated\":false,",
-               (long long)c->n_generated, c->from->ids.n, (long long)c->cached);
+               (long long)c->answer.n_tokens, c->from->ids.n, (long long)c->answer.cached);
     buf_str(out, "\"model\":");
     json_quote(out, span_str(server_model_name(j->srv)));
     buf_str(out, ",\"prompt\":");
@@ -111,15 +114,15 @@ static void write_end(buf *out, const job *j, const choice *c, int index)
 void native_chunk_write(buf *out, job *j, choice *c, size_t upto)
 {
     buf_str(out, "data: {\"content\":");
-    json_quote(out, upto > c->sent ? span_of(c->text.p + c->sent, upto - c->sent) : span_str(""));
-    write_ids(out, c->made.id + c->made_sent, c->made.n - c->made_sent);
-    c->made_sent = c->made.n;
+    json_quote(out, upto > c->sent ? span_of(c->answer.text.p + c->sent, upto - c->sent) : span_str(""));
+    write_ids(out, c->answer.ids.id + c->made_sent, c->answer.ids.n - c->made_sent);
+    c->made_sent = c->answer.ids.n;
     if (j->req.logprobs > 0) c->tokens_sent += write_probabilities(out, j, c, c->tokens_sent, upto);
     if (upto > c->sent) c->sent = upto;
-    if (c->finish) write_end(out, j, c, c->index);
+    if (c->answer.finish) write_end(out, j, c, c->index);
     else
         buf_printf(out, ",\"index\":%d,\"stop\":false,\"tokens_predicted\":%lld,\"tokens_evaluated\":%zu}", c->index,
-                   (long long)c->n_generated, c->from->ids.n);
+                   (long long)c->answer.n_tokens, c->from->ids.n);
     buf_str(out, "\n\n");
 }
 
@@ -140,9 +143,9 @@ void native_write(buf *out, job *j)
     for (size_t i = 0; i < j->n_choices; i++) {
         const choice *c = &j->choices[i];
         buf_str(out, i ? ",{\"content\":" : "{\"content\":");
-        json_quote(out, buf_span(&c->text));
-        write_ids(out, c->made.id, c->made.n);
-        if (j->req.logprobs > 0) write_probabilities(out, j, c, 0, c->text.n);
+        json_quote(out, buf_span(&c->answer.text));
+        write_ids(out, c->answer.ids.id, c->answer.ids.n);
+        if (j->req.logprobs > 0) write_probabilities(out, j, c, 0, c->answer.text.n);
         write_end(out, j, c, (int)i);
     }
     if (many) buf_byte(out, ']');

@@ -38,7 +38,7 @@ int pooled_job_new(pooled_job **out, server *s, size_t n, bool scores, err *e)
     const engine_info *i = engine_describe(s->g);
     pooled_job *j = *out = mem_zero(1, sizeof *j);
     uint64_t floats;
-    if (!j) return err_set(e, ERR_MEMORY, "out of memory");
+    if (!j) return err_memory(e, NULL);
     *j = (pooled_job){.srv = s, .n = n, .scores = scores, .width = scores ? i->n_score : i->n_pooled};
     pthread_mutex_init(&j->lock, NULL);
     j->in = mem_zero(n, sizeof *j->in);

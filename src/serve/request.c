@@ -11,7 +11,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #define AT(member) .offset = offsetof(request, member)
 
@@ -217,7 +216,7 @@ static bool add_bad_word(server *s, exchange *x, request *r, const char *text, s
 {
     const size_t at = r->bad.n;
     err e = {0};
-    int rc = token_list_add(&r->bad, 0) ? OK : err_set(&e, ERR_MEMORY, "out of memory");
+    int rc = token_list_add(&r->bad, 0) ? OK : err_memory(&e, NULL);
     if (!rc) rc = tokenizer_encode(engine_target_tokenizer(s->g), span_str(text), 0, &r->bad, &e);
     if (rc) {
         reply_err(x, "bad_words", &e);
@@ -425,7 +424,7 @@ static bool read_rest(server *s, exchange *x, request *r)
         !read_bad_words(s, x, r) || !text_rules_read(s, x, &r->rules, &r->form) || !read_beams(s, x, r))
         return false;
     if (!read_strategy(s, x, r) || !check_receipt(s, x, r)) return false;
-    if (r->sample.seed == -1 && getrandom(&r->sample.seed, sizeof r->sample.seed, 0) > 0) r->sample.seed &= INT64_MAX;
+    sample_seed_draw(&r->sample);
     exchange_salt(s, x, r->cache_salt, r->salt);
     r->owner = exchange_owner(s, x);
     if (chat) return chat_prompt_read(s, x, r);

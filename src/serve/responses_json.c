@@ -53,7 +53,7 @@ static void write_item(buf *out, const job *j, item_kind kind, int index, const 
     }
 }
 
-static bool is_cut(const choice *c) { return c->finish == FINISH_LENGTH; }
+static bool is_cut(const choice *c) { return c->answer.finish == FINISH_LENGTH; }
 
 static void write_output(buf *out, const job *j)
 {
@@ -73,11 +73,11 @@ static void write_output(buf *out, const job *j)
 
 static void write_usage(buf *out, const choice *c)
 {
-    const long long given = (long long)c->from->ids.n, made = (long long)c->n_generated;
+    const long long given = (long long)c->from->ids.n, made = (long long)c->answer.n_tokens;
     buf_printf(out,
                "{\"input_tokens\":%lld,\"input_tokens_details\":{\"cached_tokens\":%lld},\"output_tokens\":%lld,"
                "\"output_tokens_details\":{\"reasoning_tokens\":%lld},\"total_tokens\":%lld}",
-               given, (long long)c->cached, made, (long long)c->chat.reasoning_tokens, given + made);
+               given, (long long)c->answer.cached, made, (long long)c->chat.reasoning_tokens, given + made);
 }
 
 static void write_member(buf *out, const char *name, const json *v, const char *otherwise)
@@ -237,7 +237,7 @@ static void write_events(buf *out, job *j, choice *c)
         p->calls_sent++;
         p->arguments_sent = 0;
     }
-    if (!c->finish) return;
+    if (!c->answer.finish) return;
     close_item(out, j, p, is_cut(c) ? PART_CUT : PART_DONE);
     write_state(out, j, p, is_cut(c) ? "response.incomplete" : "response.completed", true);
 }

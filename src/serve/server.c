@@ -100,7 +100,7 @@ int server_open_with(server *s, const serve_options *o, const route *const *rout
     if (!rc) rc = check_origins(o->cors_origin, e);
     if (rc) return rc;
     s->counts = metrics_open(n_route);
-    if (!s->counts) return err_set(e, ERR_MEMORY, "out of memory");
+    if (!s->counts) return err_memory(e, NULL);
     for (int i = 0; i < n_route; i++) metrics_label(s->counts, i, routes[i]->path);
     if (!o->api_key_file) return OK;
     file_warn_readable(o->api_key_file);

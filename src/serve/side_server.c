@@ -15,7 +15,7 @@ struct side_server {
 int side_server_open(side_server **out, const side_options *o, err *e)
 {
     side_server *s = *out = mem_zero(1, sizeof *s);
-    if (!s) return err_set(e, ERR_MEMORY, "out of memory");
+    if (!s) return err_memory(e, NULL);
     param_defaults(serve_param_rows, serve_param_count, &s->o);
     s->o.host = o->host;
     s->o.port = o->port;

@@ -39,7 +39,7 @@ static void *run_lane(void *arg)
 int slow_lane_open(slow_lane **out, err *e)
 {
     slow_lane *l = *out = mem_zero(1, sizeof *l);
-    if (!l) return err_set(e, ERR_MEMORY, "out of memory");
+    if (!l) return err_memory(e, NULL);
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->changed, NULL);
     l->last = &l->first;

@@ -28,7 +28,7 @@ struct stream {
 int stream_open(stream **out, const stream_owner *owner, err *e)
 {
     stream *s = *out = mem_zero(1, sizeof *s);
-    if (!s) return err_set(e, ERR_MEMORY, "out of memory");
+    if (!s) return err_memory(e, NULL);
     pthread_mutex_init(&s->lock, NULL);
     s->refs = 1;
     s->owner = *owner;

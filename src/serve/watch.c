@@ -248,7 +248,7 @@ static void *run_watch(void *arg)
 int watch_open(watch **out, double head_seconds, err *e)
 {
     watch *w = *out = mem_zero(1, sizeof *w);
-    if (!w) return err_set(e, ERR_MEMORY, "out of memory");
+    if (!w) return err_memory(e, NULL);
     pthread_mutex_init(&w->lock, NULL);
     w->head_seconds = head_seconds;
     w->epoll = epoll_create1(EPOLL_CLOEXEC);

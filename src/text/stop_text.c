@@ -1,5 +1,5 @@
 /* stop_text.c - see stop_text.h. Plain comparison: a handful of strings, a few new bytes per call. */
-#include "serve/stop_text.h"
+#include "text/stop_text.h"
 
 #include <string.h>
 
