@@ -34,17 +34,10 @@ typedef struct world {
     int fails;           /* rank that fails in the middle; -1: none */
 } world;
 
-static int site_admit(void *ctx, peer *p, const frame_head *h, uint8_t **room, err *e)
+static void *site_receiver(void *ctx, peer *p, const frame_head *h, msg_receiver kind)
 {
-    (void)p;
-    site *s = ctx;
-    return mailboxes_know(h->kind) ? mailboxes_admit(s->b, h, room, e) : err_set(e, ERR_FORMAT, "kind %u", h->kind);
-}
-
-static int site_take(void *ctx, peer *p, const frame_head *h, const uint8_t *payload, err *e)
-{
-    (void)p;
-    return mailboxes_deliver(((site *)ctx)->b, h, payload, e);
+    (void)p, (void)h;
+    return kind == FOR_MAILBOXES ? ((site *)ctx)->b : NULL;
 }
 
 static void site_lost(void *ctx, peer *p, const err *why)
@@ -65,7 +58,7 @@ static void put_site(void *ctx, peer *p)
 {
     world *w = ctx;
     site *s = w->expects;
-    peer_use use = {s, site_admit, site_take, site_lost};
+    peer_use use = {.ctx = s, .receiver = site_receiver, .lost = site_lost};
     if (peer_start(p, &use, NULL) || mailboxes_join(s->b, p, 0, NULL)) abort();
     s->p = p;
     atomic_store(&w->came, true);
@@ -74,7 +67,7 @@ static void put_site(void *ctx, peer *p)
 static void connect_ranks(world *w, int a, int b)
 {
     site *to = &w->at[a][b];
-    peer_use use = {to, site_admit, site_take, site_lost};
+    peer_use use = {.ctx = to, .receiver = site_receiver, .lost = site_lost};
     err e = {0};
     w->expects = &w->at[b][a];
     atomic_store(&w->came, false);

@@ -133,12 +133,6 @@ typedef struct stranger {
     atomic_bool lost;
 } stranger;
 
-static int refuse_all(void *ctx, peer *p, const frame_head *h, uint8_t **room, err *e)
-{
-    (void)ctx, (void)p, (void)h, (void)room;
-    return err_set(e, ERR_FORMAT, "nothing was asked");
-}
-
 static void note_lost(void *ctx, peer *p, const err *why)
 {
     (void)p, (void)why;
@@ -163,7 +157,7 @@ static void idlers_are_dropped(void **unused)
     peer_first first = {.head = {(uint32_t)message.n, MSG_JOIN, 0}, .payload = message.p};
     const double from = clock_now();
     for (int i = 0; i < 3; i++) {
-        const peer_use use = {.ctx = &s[i], .admit = refuse_all, .lost = note_lost, .first = i == 1 ? &first : NULL};
+        const peer_use use = {.ctx = &s[i], .lost = note_lost, .first = i == 1 ? &first : NULL};
         assert_ok(peer_dial(&s[i].p, &at, &self, &use, &e), &e);
     }
     assert_true(first.said);

@@ -91,7 +91,7 @@ SHARED = {
     "panel_place.h": "codebooks are a file of their own",
 }
 # What only tests use: definitions that fast paths are compared with, and places where a fault is put in.
-TESTED = set("""coll_advance frame_record import_service_text importance_open_bytes kv_layout mem_fail_at
+TESTED = set("""coll_advance frame_record import_service_text importance_open_bytes kv_layout measure_read mem_fail_at
 sha256_best step_writer_forget supply_bytes tables_get""".split())
 PARAMS_FREE = {"cuLaunchKernel"}  # of NVIDIA's interface, which tests/gpu offers
 WIDE = re.compile("^tests/vectors/|^tools/families.py$")  # data; the text of a page

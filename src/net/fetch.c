@@ -164,8 +164,10 @@ static asked *slot_of(fetch *f, const frame_head *h)
     return x->open && h->bytes == x->comes ? x : NULL;
 }
 
-static int admit_list(fetch *f, const frame_head *h, uint8_t **room, err *e)
+static int admit_list(void *to, peer *from, const frame_head *h, uint8_t **room, err *e)
 {
+    fetch *f = to;
+    (void)from;
     pthread_mutex_lock(&f->lock);
     const bool ok = f->list.p && !f->list_coming && h->bytes == f->list.n;
     f->list_coming |= ok;
@@ -174,9 +176,24 @@ static int admit_list(fetch *f, const frame_head *h, uint8_t **room, err *e)
     return ok ? OK : err_set(e, ERR_FORMAT, "a list of tensors that was not asked for");
 }
 
-int fetch_admit(fetch *f, const frame_head *h, uint8_t **room, err *e)
+static int take_list(void *to, peer *from, const frame_head *h, const uint8_t *payload, err *e)
 {
-    if (h->kind == MSG_LIST) return admit_list(f, h, room, e);
+    fetch *f = to;
+    (void)from, (void)e;
+    pthread_mutex_lock(&f->lock);
+    if (payload != f->list.p) memcpy(f->list.p, payload, h->bytes);
+    f->list_there = true;
+    pthread_cond_broadcast(&f->changed);
+    pthread_mutex_unlock(&f->lock);
+    return OK;
+}
+
+const msg_handler on_LIST = {admit_list, take_list};
+
+static int admit_piece(void *to, peer *from, const frame_head *h, uint8_t **room, err *e)
+{
+    fetch *f = to;
+    (void)from;
     pthread_mutex_lock(&f->lock);
     asked *x = slot_of(f, h);
     if (x && x->coming) x = NULL;
@@ -187,18 +204,11 @@ int fetch_admit(fetch *f, const frame_head *h, uint8_t **room, err *e)
     return OK;
 }
 
-int fetch_take(fetch *f, const frame_head *h, const uint8_t *payload, err *e)
+static int take_piece(void *to, peer *from, const frame_head *h, const uint8_t *payload, err *e)
 {
-    (void)e;
-    if (h->kind == MSG_LIST) {
-        pthread_mutex_lock(&f->lock);
-        if (payload != f->list.p) memcpy(f->list.p, payload, h->bytes);
-        f->list_there = true;
-        pthread_cond_broadcast(&f->changed);
-        pthread_mutex_unlock(&f->lock);
-        return OK;
-    }
+    fetch *f = to;
     asked *x = &f->slot[h->channel % AHEAD];
+    (void)from, (void)e;
     if (payload != x->room) memcpy(x->room, payload, h->bytes);
     pthread_mutex_lock(&f->lock);
     x->open = false;
@@ -207,6 +217,8 @@ int fetch_take(fetch *f, const frame_head *h, const uint8_t *payload, err *e)
     pthread_mutex_unlock(&f->lock);
     return OK;
 }
+
+const msg_handler on_PIECE = {admit_piece, take_piece};
 
 void fetch_end(fetch *f, const err *why)
 {

@@ -13,8 +13,5 @@ int fetch_open(fetch **out, peer *leader, err *e);
 int fetch_list(fetch *f, const uint8_t digest[SHA256_BYTES], uint32_t bytes, buf *to, err *e);
 /* Fetches what store_missing left over into the store; returns when all is there. */
 int fetch_run(fetch *f, store *s, const catalogue *told, const byte_runs *missing, err *e);
-/* PIECE, LIST, as peer_use. */
-int fetch_admit(fetch *f, const frame_head *h, uint8_t **room, err *e);
-int fetch_take(fetch *f, const frame_head *h, const uint8_t *payload, err *e);
 void fetch_end(fetch *f, const err *why); /* nothing more comes; from any thread */
 void fetch_close(fetch *f);               /* NULL ok */

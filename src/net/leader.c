@@ -1,66 +1,17 @@
 /* leader.c - see leader.h. A control connection to each node for each rank that it lends. */
-#include "net/leader.h"
+#include "net/leader_state.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "net/at_once.h"
 #include "net/msg.h"
-#include "net/question.h"
-#include "net/step_code.h"
-#include "net/supply.h"
-#include "net/rank_links.h"
 #include "plan/drive.h"
 #include "plan/far.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdatomic.h>
 #include <string.h>
 
-/* A rank on a node. */
-typedef struct far_rank {
-    leader *of;
-    int rank;
-    peer *control;
-    supply *pieces;     /* for a node without a copy */
-    atomic_ullong done; /* steps */
-    question q;
-    bool asked;  /* for the lease, with the hello */
-    bool counts; /* it was asked for its memory, with others, and the answer was not looked at */
-    bool told;   /* its memory came with the lease, and nothing there was taken since */
-    lease_memory memory;
-    int64_t hashed_at;       /* leader_node.hashed_at */
-    _Atomic double *sent_at; /* [in_flight] clock_now of steps, by number */
-    progress_watch watch;    /* of its steps, under the lock of `asks` */
-    double done_at;          /* of the last step; of the reading thread */
-    _Atomic double wait;     /* leader_node.wait */
-} far_rank;
-
-struct leader {
-    const model *m;
-    leader_options o;
-    plan_far far;
-    peer_self self;
-    plan *l;
-    buf spec;        /* of the model, as nodes are told */
-    buf devices;     /* the list, the same */
-    dtype kv_type;   /* the same */
-    int n;           /* ranks of the plan */
-    far_rank *ranks; /* [n] those here are empty */
-    rank_links_nodes nodes;
-    rank_links *w;
-    step_writer *writer;
-    asking asks;
-    bool closes;
-    atomic_ullong sent;     /* steps */
-    progress_watch watch;   /* of all ranks together, of those here too; under the lock of `asks`, as the next */
-    double began, expected; /* of the steps under way: when the oldest could begin; what the longest should take */
-    err leaving;            /* a node is about to end; under the lock of `asks`; code OK: none */
-};
-
-static bool is_far(const leader *d, int r) { return plan_node(d->l, r) != NULL; }
-
-/* ---- messages from nodes */
+/* ---- connections to nodes */
 
 static void on_lost(void *ctx, const err *why)
 {
@@ -86,157 +37,15 @@ static rank_links *links_of(leader *d)
     return w;
 }
 
-static int control_admit(void *ctx, peer *p, const frame_head *h, uint8_t **room, err *e)
+static void *control_receiver(void *ctx, peer *p, const frame_head *h, msg_receiver kind)
 {
-    const far_rank *r = ctx;
-    if (rank_links_know(h->kind)) return rank_links_shared_admit(links_of(r->of), p, h, room, e);
-    if ((h->kind == MSG_ANSWER || h->kind == MSG_DONE || h->kind == MSG_GET || h->kind == MSG_GET_LIST ||
-         h->kind == MSG_DRAINING) &&
-        h->bytes <= FRAME_SMALL)
-        return OK;
-    return err_set(e, ERR_FORMAT, "a message of kind %u on the connection of a lease", h->kind);
-}
-
-/* A device takes steps in order: it could begin when the one before was over. */
-static void note_wait(far_rank *r, uint64_t number, double took)
-{
-    const double now = clock_now(), sent = r->sent_at[number % (uint64_t)plan_in_flight(r->of->l)];
-    const double idle = now - (sent > r->done_at ? sent : r->done_at) - took;
-    if (idle > 0) atomic_store(&r->wait, r->wait + idle);
-    r->done_at = now;
-}
-
-/* ---- nodes that stand still */
-
-#define STEP_LEAST 5.0  /* seconds without progress of any rank after which one counts as lost, at least */
-#define STEP_TIMES 8    /* and so many times what the step should take */
-#define STEP_MOST  30.0 /* the same for a step that goes on and never ends; where nothing is known of its length, … */
-#define STEP_ENDS  20
-#define STEP_WHOLE 600.0
-
-/* Something moves; `ends`: a step is over somewhere. */
-static void note_moved(leader *d, bool ends)
-{
-    pthread_mutex_lock(&d->asks.lock);
-    progress_begin(&d->watch);
-    if (ends) d->began = clock_now();
-    pthread_mutex_unlock(&d->asks.lock);
-}
-
-static bool has_done(const leader *d, int rank, uint64_t number)
-{
-    return !is_far(d, rank) || atomic_load(&d->ranks[rank].done) > number;
-}
-
-/* The rank at which the oldest step hangs: of those that have not done it one whose threads cannot run, else the first,
- * or whose rows it waits for. -1: none elsewhere. Under the lock. */
-static int find_culprit(leader *d)
-{
-    uint64_t oldest = UINT64_MAX;
-    int at = -1;
-    for (int i = 0; i < d->n; i++)
-        if (is_far(d, i) && atomic_load(&d->ranks[i].done) < oldest) oldest = atomic_load(&d->ranks[i].done);
-    if (oldest < atomic_load(&d->sent)) {
-        for (int i = d->n - 1; i >= 0; i--)
-            if (!has_done(d, i, oldest)) at = i;
-        for (int i = 0; i < d->n; i++) {
-            const far_rank *r = &d->ranks[i];
-            if (!has_done(d, i, oldest) && clock_now() - r->watch.alive_at > STEP_LEAST / 2) return i;
-        }
-        for (int hops = 0; hops < d->n; hops++) {
-            const int next = d->ranks[at].watch.last.waits;
-            if (next < 0 || next >= d->n || next == at) return at;
-            if (!is_far(d, next)) return at;
-            if (has_done(d, next, oldest)) return next;
-            at = next;
-        }
-        return at;
+    far_rank *r = ctx;
+    switch ((int)kind) {
+    case FOR_RANK: return r;
+    case FOR_QUESTION: return &r->q;
+    case FOR_MAILBOXES: return rank_links_shared_mailboxes(links_of(r->of), p, h);
+    default: return NULL;
     }
-    const int waits = plan_progress_now(d->l).waits;
-    return waits >= 0 && is_far(d, waits) ? waits : -1;
-}
-
-static int look_at_steps(far_rank *r, err *e)
-{
-    leader *d = r->of;
-    int culprit = -1;
-    double rest = 0;
-    if (!atomic_load(&d->sent)) return OK;
-    const plan_progress here = plan_progress_now(d->l);
-    const progress ours = {.work = here.work, .waits = here.waits};
-    pthread_mutex_lock(&d->asks.lock);
-    const double missed = clock_now() - d->watch.looked - 1;
-    if (missed > 0) d->began += missed; /* this process stood still */
-    progress_hear(&d->watch, &ours);
-    rest = progress_rest(&d->watch);
-    const double often = d->expected * STEP_TIMES, whole = d->expected * STEP_ENDS, took = clock_now() - d->began;
-    const double soft = often > STEP_LEAST ? often : STEP_LEAST;
-    const double hard = whole <= 0 ? STEP_WHOLE : whole > STEP_MOST ? whole : STEP_MOST;
-    if (rest > soft || took > hard) culprit = find_culprit(d);
-    pthread_mutex_unlock(&d->asks.lock);
-    if (culprit != r->rank) return OK;
-    return rest > soft ? err_set(e, ERR_IO, "no progress for %.0f s in a step that should take %.1f: it stands still",
-                                 rest, d->expected)
-                       : err_set(e, ERR_IO, "a step is not over after %.0f s: it should take %.1f", took, d->expected);
-}
-
-static void control_hear(void *ctx, const progress *said)
-{
-    far_rank *r = ctx;
-    leader *d = r->of;
-    question_hear(&r->q, said);
-    pthread_mutex_lock(&d->asks.lock);
-    const uint64_t before = r->watch.last.work;
-    progress_hear(&r->watch, said);
-    if (said->work != before) progress_begin(&d->watch);
-    pthread_mutex_unlock(&d->asks.lock);
-}
-
-static int control_look(void *ctx, err *e)
-{
-    far_rank *r = ctx;
-    int rc = question_look(&r->q, PROGRESS_BUSY, e);
-    return rc ? rc : look_at_steps(r, e);
-}
-
-/* The node ends soon: whoever has a spare for it need not wait for that. */
-static int note_draining(far_rank *r, peer *p)
-{
-    leader *d = r->of;
-    pthread_mutex_lock(&d->asks.lock);
-    if (!d->leaving.code) {
-        err_set(&d->leaving, ERR_IO, "it is about to end");
-        err_of(&d->leaving, peer_name(p));
-    }
-    const bool closes = d->closes;
-    pthread_mutex_unlock(&d->asks.lock);
-    if (d->o.on_lost && !closes) d->o.on_lost(d->o.ctx);
-    return OK;
-}
-
-static int control_take(void *ctx, peer *p, const frame_head *h, const uint8_t *payload, err *e)
-{
-    far_rank *r = ctx;
-    err why = {0};
-    span more;
-    if (rank_links_know(h->kind)) return rank_links_shared_take(links_of(r->of), p, h, payload, e);
-    if (h->kind == MSG_GET || h->kind == MSG_GET_LIST) question_moves(&r->q);
-    if (h->kind == MSG_DRAINING) return note_draining(r, p);
-    if (h->kind == MSG_GET || h->kind == MSG_GET_LIST) return supply_take(r->pieces, p, h, payload, e);
-    if (h->kind == MSG_ANSWER) return question_take(&r->q, p, h, payload, e);
-    int rc = lease_answer_read(&more, span_of(payload, h->bytes), &why);
-    err_of(&why, peer_name(p));
-    const double took = lease_seconds_read(more);
-    if (h->channel == r->done) note_wait(r, h->channel, took);
-    row_fault x;
-    int32_t k;
-    for (size_t i = 0; !rc && lease_faults_read(more, i, &k, &x); i++)
-        if (!plan_far_fault(r->of->l, r->rank, h->channel, k, &x))
-            return err_set(e, ERR_FORMAT, "a row of no step is at fault");
-    if (rc == ERR_UNAVAILABLE) asking_lose(&r->of->asks, &why); /* its weights are not whole: others may have them */
-    note_moved(r->of, true);
-    if (h->channel == r->done++ && plan_far_done(r->of->l, r->rank, h->channel, took, &why)) return OK;
-    return err_set(e, ERR_FORMAT, "step %" PRIu64 " is done, which it was not given", h->channel);
 }
 
 static void control_lost(void *ctx, peer *p, const err *why) { question_lost(&((far_rank *)ctx)->q, p, why); }
@@ -283,7 +92,7 @@ static int ask_lease(void *ctx, int i, err *e)
 {
     leader *d = ctx;
     far_rank *r = &d->ranks[i];
-    if (!is_far(d, i) || r->asked) return OK;
+    if (!leader_is_far(d, i) || r->asked) return OK;
     const int protocol = peer_protocol(r->control);
     buf message = {0};
     int rc = protocol >= PROTOCOL_LISTS ? OK : own_list_make_flat(d->o.list, d->m, e);
@@ -306,7 +115,7 @@ static int dial_far(void *ctx, int i, err *e)
     leader *d = ctx;
     far_rank *r = &d->ranks[i];
     buf message = {0};
-    if (!is_far(d, i)) return OK;
+    if (!leader_is_far(d, i)) return OK;
     r->of = d;
     r->rank = i;
     r->q.of = &d->asks;
@@ -316,11 +125,10 @@ static int dial_far(void *ctx, int i, err *e)
     if (!rc) rc = write_lease(r, PROTOCOL_MAX, &message, e);
     peer_first first = {.head = {(uint32_t)message.n, MSG_LEASE, 0}, .payload = message.p};
     const peer_use use = {.ctx = r,
-                          .admit = control_admit,
-                          .take = control_take,
+                          .receiver = control_receiver,
                           .lost = control_lost,
-                          .hear = control_hear,
-                          .look = control_look,
+                          .hear = rank_hear,
+                          .look = rank_look,
                           .first = &first,
                           .wanted = expect_lease};
     if (!rc) rc = peer_dial(&r->control, &d->nodes.at[i], &d->self, &use, e);
@@ -334,7 +142,7 @@ static int dial_far(void *ctx, int i, err *e)
 static bool is_alone(const leader *d, int rank)
 {
     for (int i = 0; i < d->n; i++)
-        if (i != rank && is_far(d, i) &&
+        if (i != rank && leader_is_far(d, i) &&
             peer_hello(d->ranks[i].control)->node == peer_hello(d->ranks[rank].control)->node)
             return false;
     return true;
@@ -362,7 +170,7 @@ static int far_open(void *self, plan *l, err *e)
     d->ranks = mem_zero((size_t)d->n, sizeof *d->ranks);
     int rc = d->ranks ? rank_links_make_tokens(&d->nodes, d->n, e) : err_set(e, ERR_MEMORY, "out of memory for leases");
     for (int i = 0; i < d->n && !rc; i++)
-        if (is_far(d, i)) rc = address_parse(&d->nodes.at[i], plan_node(l, i), false, e);
+        if (leader_is_far(d, i)) rc = address_parse(&d->nodes.at[i], plan_node(l, i), false, e);
     buf_free(&d->spec);
     if (!rc && !device_list_text(plan_asked(l)->devices, &d->devices))
         rc = err_set(e, ERR_MEMORY, "out of memory for the list of devices");
@@ -371,7 +179,7 @@ static int far_open(void *self, plan *l, err *e)
     if (!rc) rc = at_once(d->n, dial_far, d, e);
     for (int i = 0; i < d->n && !rc; i++) rc = ask_lease(d, i, e);
     for (int i = 0; i < d->n && !rc; i++)
-        if (is_far(d, i)) rc = await_lease(d, i, e);
+        if (leader_is_far(d, i)) rc = await_lease(d, i, e);
     return rc;
 }
 
@@ -383,7 +191,7 @@ static void ask_memory(leader *d, dtype k_type, dtype v_type)
     lease_types_write(&message, k_type, v_type);
     for (int i = 0; i < d->n; i++) {
         far_rank *r = &d->ranks[i];
-        if (!is_far(d, i) || r->told || (r->counts && question_await(&r->q, INFINITY, &ignored))) continue;
+        if (!leader_is_far(d, i) || r->told || (r->counts && question_await(&r->q, INFINITY, &ignored))) continue;
         r->counts = question_ask(&r->q, r->control, MSG_MEMORY, &message, &ignored) == OK;
     }
     buf_free(&message);
@@ -415,12 +223,13 @@ static int open_links(leader *d, err *e)
     bool here[LINK_RANKS_MAX];
     const rank_links_use use = {d, links_lost};
     rank_links *w;
-    for (int i = 0; i < d->n; i++) here[i] = !is_far(d, i);
+    for (int i = 0; i < d->n; i++) here[i] = !leader_is_far(d, i);
     const rank_links_shape these = rank_links_of_plan(d->l);
     int rc = rank_links_open(&w, &these, here, &use, e);
     for (int b = 0; b < d->n; b++)
-        for (int a = 0; a < d->n && is_far(d, b) && peer_protocol(d->ranks[b].control) >= PROTOCOL_SHARED && !rc; a++)
-            if (!is_far(d, a)) rc = rank_links_share(w, a, b, a, d->ranks[b].control, e);
+        for (int a = 0; a < d->n && leader_is_far(d, b) && peer_protocol(d->ranks[b].control) >= PROTOCOL_SHARED && !rc;
+             a++)
+            if (!leader_is_far(d, a)) rc = rank_links_share(w, a, b, a, d->ranks[b].control, e);
     pthread_mutex_lock(&d->asks.lock);
     d->w = w;
     const bool lost = d->asks.lost;
@@ -439,12 +248,12 @@ static int far_ready(void *self, const cache_options *cache, link_end *(*ends)[P
     int rc = step_limits_of(&limits, p, plan_asked(d->l)->max_rows, d->o.sequences, d->m->ctx, cache, e);
     if (!rc) rc = step_writer_open(&d->writer, p, &limits, e);
     for (int i = 0; i < d->n && !rc; i++)
-        if (is_far(d, i)) rc = question_ask(&d->ranks[i].q, d->ranks[i].control, MSG_READY, &message, e);
+        if (leader_is_far(d, i)) rc = question_ask(&d->ranks[i].q, d->ranks[i].control, MSG_READY, &message, e);
     if (!rc) rc = open_links(d, e);
     for (int i = 0; i < d->n && !rc; i++)
-        if (is_far(d, i)) rc = question_await(&d->ranks[i].q, INFINITY, e);
+        if (leader_is_far(d, i)) rc = question_await(&d->ranks[i].q, INFINITY, e);
     for (int i = 0; i < d->n && !rc; i++)
-        for (int k = 0; k < plan_lanes(d->l); k++) ends[i][k] = is_far(d, i) ? NULL : rank_links_end(d->w, i, k);
+        for (int k = 0; k < plan_lanes(d->l); k++) ends[i][k] = leader_is_far(d, i) ? NULL : rank_links_end(d->w, i, k);
     buf_free(&message);
     return rc;
 }
@@ -453,7 +262,7 @@ static int far_ready(void *self, const cache_options *cache, link_end *(*ends)[P
 static void note_sent(leader *d, uint64_t number, double expected)
 {
     bool first = true;
-    for (int i = 0; i < d->n; i++) first = first && has_done(d, i, number - 1);
+    for (int i = 0; i < d->n; i++) first = first && leader_has_done(d, i, number - 1);
     pthread_mutex_lock(&d->asks.lock);
     if (first || number == 0) {
         progress_begin(&d->watch);
@@ -474,7 +283,7 @@ static void far_send(void *self, uint64_t number, const step *st)
     note_sent(d, number, st->expected);
     const frame_head head = {(uint32_t)bytes.n, MSG_STEP, number};
     for (int i = 0; i < d->n && !rc; i++) {
-        if (!is_far(d, i)) continue;
+        if (!leader_is_far(d, i)) continue;
         d->ranks[i].sent_at[number % (uint64_t)plan_in_flight(d->l)] = clock_now();
         rc = peer_send(d->ranks[i].control, PEER_CONTROL, &head, bytes.p, &e);
         if (rc) err_of(&e, peer_name(d->ranks[i].control));

@@ -15,11 +15,11 @@
 int lease_read_list(lease *l, err *e)
 {
     const lease_ask *a = &l->ask;
-    if (peer_protocol(l->control) < PROTOCOL_LISTS) return catalogue_read_flat(&l->told, buf_span(&l->listed), e);
-    const bool there = lists_get(l->host->told, a->list, &l->listed);
+    if (peer_protocol(l->base.control) < PROTOCOL_LISTS) return catalogue_read_flat(&l->told, buf_span(&l->listed), e);
+    const bool there = lists_get(l->base.host->told, a->list, &l->listed);
     int rc = there ? OK : fetch_list(l->fetches, a->list, a->list_bytes, &l->listed, e);
     if (!rc) rc = catalogue_read(&l->told, buf_span(&l->listed), e);
-    if (!rc && !there) lists_put(l->host->told, a->list, buf_span(&l->listed));
+    if (!rc && !there) lists_put(l->base.host->told, a->list, buf_span(&l->listed));
     return rc;
 }
 
@@ -46,8 +46,8 @@ static int open_model(lease *l, ckpt *given, const char *path, err *e)
 static int find_model(lease *l, err *e)
 {
     static const char *const builtin[] = {"builtin"};
-    const char *const *paths = l->host->n_model ? l->host->models : builtin;
-    const int n = l->host->n_model ? l->host->n_model : 1;
+    const char *const *paths = l->base.host->n_model ? l->base.host->models : builtin;
+    const int n = l->base.host->n_model ? l->base.host->n_model : 1;
     err last = {0};
     for (int i = 0; i < n; i++)
         if (open_model(l, NULL, paths[i], &last) == OK) return OK;
@@ -58,7 +58,7 @@ static int find_model(lease *l, err *e)
 static int take_model(lease *l, err *e)
 {
     ckpt *c;
-    int rc = store_open(&l->parts, &l->told, l->host->cache, l->host->cache_bytes, e);
+    int rc = store_open(&l->parts, &l->told, l->base.host->cache, l->base.host->cache_bytes, e);
     if (!rc) rc = store_ckpt(l->parts, "the model of the leader", &c, e);
     return rc ? rc : open_model(l, c, NULL, e);
 }
@@ -67,14 +67,14 @@ static int take_model(lease *l, err *e)
 static int may_take(void *ctx, uint64_t bytes, err *e)
 {
     lease *l = ctx;
-    return quota_take(l->host->memory, &l->quota, l->fetched + bytes, e);
+    return quota_take(l->base.host->memory, &l->base.quota, l->fetched + bytes, e);
 }
 
 /* Leases that end now may hold the room for a moment. */
 static int make_room(lease *l, uint64_t bytes, err *e)
 {
     int rc = store_make_room(l->parts, bytes, e);
-    for (int tries = 0; rc == ERR_LIMIT && tries < 20 && !lease_is_over(l); tries++) {
+    for (int tries = 0; rc == ERR_LIMIT && tries < 20 && !hosted_is_over(&l->base); tries++) {
         idle_sleep(0.05);
         *e = (err){0};
         rc = store_make_room(l->parts, bytes, e);
@@ -92,7 +92,7 @@ static int fetch_weights(lease *l, const program *p, err *e)
             if (p->ops[i].in[k] && t->kind == TENSOR_WEIGHT) rc = weight_reads(&p->weights[t->weight], &reads, e);
         }
     byte_runs_merge(&reads);
-    if (!l->host->cache) l->fetched = byte_runs_bytes(&reads);
+    if (!l->base.host->cache) l->fetched = byte_runs_bytes(&reads);
     if (!rc) rc = may_take(l, 0, e);
     if (!rc && !byte_runs_minus(&missing, &reads, &none))
         rc = err_set(e, ERR_MEMORY, "out of memory for a list of bytes");
@@ -112,10 +112,10 @@ static int have_weights(void *ctx, const program *p, err *e)
     lease *l = ctx;
     if (l->parts) return fetch_weights(l, p, e);
     char *cache = contents_cache_folder();
-    int rc = l->m->weights ? keeper_check(l->host->copies, l->m->weights, e) : OK;
+    int rc = l->m->weights ? keeper_check(l->base.host->copies, l->m->weights, e) : OK;
     if (!rc)
-        rc = catalogue_compare(&l->told, l->m->weights, p, cache, keeper_since(l->host->copies), pool_default_threads(),
-                               &l->hashed_at, e);
+        rc = catalogue_compare(&l->told, l->m->weights, p, cache, keeper_since(l->base.host->copies),
+                               pool_default_threads(), &l->hashed_at, e);
     mem_free(cache);
     l->differs = rc == ERR_NOT_FOUND || rc == ERR_UNAVAILABLE;
     return rc;
@@ -127,7 +127,7 @@ int lease_place_model(lease *l, const plan_options *o, err *e)
     all.before_weights = have_weights;
     all.may_take = may_take;
     all.ctx = l;
-    const bool may_fetch = l->host->cache || !l->host->n_model;
+    const bool may_fetch = l->base.host->cache || !l->base.host->n_model;
     err own = {0};
     int rc = find_model(l, &own);
     bool fetches = rc && may_fetch;
@@ -148,7 +148,7 @@ int lease_check_weights(const lease *l, err *e)
     bool touched = false;
     ckpt *c = l->m->weights;
     if (!c) return OK;
-    int rc = l->parts ? store_look(l->parts, e) : keeper_check(l->host->copies, c, e);
+    int rc = l->parts ? store_look(l->parts, e) : keeper_check(l->base.host->copies, c, e);
     return rc ? rc : l->parts ? ckpt_check_torn(c, e) : ckpt_look(c, &touched, e);
 }
 

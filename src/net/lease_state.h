@@ -1,23 +1,17 @@
-/* lease_state.h - what a lease is made of, for lease.c and lease_model.c alone. */
+/* lease_state.h - what a lease is made of, for lease.c, lease_model.c and the handlers of its messages. */
 #pragma once
 #include "models/model.h"
 #include "net/catalogue.h"
 #include "net/fetch.h"
 #include "net/lease.h"
-#include "net/meet.h"
 #include "net/step_code.h"
-#include "net/trial_side.h"
 
-#include <pthread.h>
-#include <time.h>
-
-/* One rank from the message to the end of its connection: what was asked, the model and its plan, links to other ranks,
- * the steps under way, and two threads with what they tell each other. A trial has the first and the last of these. */
+/* One rank of a plan: what was asked, the model and its plan, the steps under way, and a thread that collects them.
+ * What two threads use is under the lock of `base`. */
 struct lease {
-    const lease_host *host;
-    peer *control;
-    lease_ask ask; /* without its texts */
-    err refused;   /* a choice or a device of it that this build does not have */
+    hosted_rank base; /* first */
+    lease_ask ask;    /* without its texts */
+    err refused;      /* a choice or a device of it that this build does not have */
     device_list devices;
     char *weights, *text; /* text: the spec */
     buf listed;           /* the catalogue, as it came */
@@ -25,32 +19,35 @@ struct lease {
     model *m;
     store *parts; /* of the leader's checkpoint, where the model is made of it; else NULL */
     fetch *fetches;
-    int64_t hashed_at;       /* contents_clock, when the oldest digest of what it reads was made */
-    bool differs;            /* the node's own copy has other contents */
-    uint64_t quota, fetched; /* bytes that it takes of the node's memory, of them weights from the leader */
+    int64_t hashed_at; /* contents_clock, when the oldest digest of what it reads was made */
+    bool differs;      /* the node's own copy has other contents */
+    uint64_t fetched;  /* of what it takes of the node's memory, weights from the leader */
     plan *l;
-    rank_links *w;
-    rank_links_others others;
-    meeting *meets;
-    trial_layout *trial; /* NULL: a plan; else ranks that only measure collectives, and this one's side */
-    trial_side side;
-    bool joined;
     step_reader *reader;
     uint64_t step_bytes; /* of a step's message at most */
     uint8_t *step_room;
-    pthread_t worker, collector;
-    bool works, collects;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    buf pending;           /* of a message for the worker */
-    uint16_t pending_kind; /* 0: none */
-    bool opened, ready, over;
-    double ready_at;       /* clock_now */
-    uint64_t sent, done;   /* steps: to the plan; and collected */
-    bool carries;          /* out a message, on the worker */
-    clockid_t worker_time; /* the processor time of that */
-    err why;               /* it is over */
+    pthread_t collector;
+    bool collects; /* that runs */
+    bool opened, ready;
+    double ready_at;     /* clock_now */
+    uint64_t sent, done; /* steps: to the plan; and collected */
 };
+
+hosted_opener lease_open;
+bool lease_is_ready(lease *l);
+/* What it takes without pages, or with them after plan_ready. */
+uint64_t lease_taken_bytes(const lease *l);
+
+/* ---- its memory: on_memory.c */
+
+int lease_tell_memory(const lease *l, dtype k_type, dtype v_type, buf *out, err *e);
+/* Whether so many pages and slots fit. */
+int lease_check_pages(const lease *l, const cache_options *cache, err *e);
+
+/* ---- its steps: on_step.c */
+
+/* Starts the thread that collects them. */
+int lease_begin_steps(lease *l, err *e);
 
 /* ---- the model that it computes with: lease_model.c */
 

@@ -4,14 +4,11 @@
 #include "base/clock.h"
 #include "net/msg.h"
 #include "net/on_measure.h"
-#include "net/question.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 enum { PING_BYTES = 8192, PINGS_MIN = 5, PINGS_MAX = 2000, WARM = 5 };
 static const double LINK_SECONDS = 0.5;
-static const double ASK_SECONDS = 12; /* for a node that dials another, measures, and answers */
 
 static int by_value(const void *a, const void *b)
 {
@@ -59,50 +56,13 @@ static int measure(link_speed *out, peer *p, double seconds, err *e)
     return rc ? rc : measure_rate(out, p, seconds / 2, e);
 }
 
-/* ---- on connections of its own */
-
-static int admit_answer(void *ctx, peer *p, const frame_head *h, uint8_t **room, err *e)
+int link_measure(link_speed *out, const address *from, const address *to, const peer_self *self, err *e)
 {
-    (void)p;
-    (void)room;
-    if (ctx && h->kind == MSG_ANSWER) return OK;
-    return err_set(e, ERR_FORMAT, "a message of kind %u on a connection that measures", h->kind);
-}
-
-static int measure_to(link_speed *out, const address *to, const peer_self *self, err *e)
-{
-    const peer_use use = {.admit = admit_answer};
     peer *p;
-    int rc = peer_dial(&p, to, self, &use, e);
+    if (from) return measure_ask(out, from, to, self, e);
+    int rc = peer_dial(&p, to, self, &(peer_use){.ctx = NULL}, e);
     if (rc) return rc;
     rc = measure(out, p, LINK_SECONDS, e);
     peer_close(p);
     return rc;
-}
-
-static int measure_between(link_speed *out, const address *a, const address *b, const peer_self *self, err *e)
-{
-    asking asks;
-    question q = {.of = &asks};
-    const peer_use use = {&q, admit_answer, question_take, question_lost};
-    char name[TCP_NAME_MAX];
-    buf message = {0};
-    peer *p;
-    asking_open(&asks, NULL, NULL);
-    address_print(b, name);
-    buf_str(&message, name);
-    int rc = peer_dial(&p, a, self, &use, e);
-    if (!rc) rc = question_ask(&q, p, MSG_MEASURE, &message, e);
-    if (!rc) rc = question_await(&q, ASK_SECONDS, e);
-    if (!rc && (rc = measure_read(out, buf_span(&q.more), e))) err_of(e, peer_name(p));
-    peer_close(p);
-    asking_close(&asks);
-    buf_free(&message);
-    buf_free(&q.more);
-    return rc;
-}
-
-int link_measure(link_speed *out, const address *from, const address *to, const peer_self *self, err *e)
-{
-    return from ? measure_between(out, from, to, self, e) : measure_to(out, to, self, e);
 }

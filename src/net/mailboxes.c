@@ -244,8 +244,6 @@ void mailboxes_release(mailboxes *b, int i)
     } while (h.channel != b->mark);
 }
 
-bool mailboxes_know(uint16_t kind) { return kind == MSG_DATA || kind == MSG_TAKEN || kind == MSG_GIVE_UP; }
-
 /* The other side has released messages of these mailboxes. */
 static int free_places(mailboxes *b, const frame_head *h, err *e)
 {
@@ -261,39 +259,39 @@ static int free_places(mailboxes *b, const frame_head *h, err *e)
     return OK;
 }
 
-int mailboxes_admit(mailboxes *b, const frame_head *h, uint8_t **room, err *e)
+static int check_mark(const mailboxes *b, const frame_head *h, err *e)
 {
-    if (h->channel >> MARK != b->mark >> MARK) return err_set(e, ERR_FORMAT, "a message with a malformed channel");
-    if (h->kind != MSG_DATA) return OK;
+    return h->channel >> MARK == b->mark >> MARK ? OK : err_set(e, ERR_FORMAT, "a message with a malformed channel");
+}
+
+static int admit_sign(void *to, peer *p, const frame_head *h, uint8_t **room, err *e)
+{
+    (void)p, (void)room;
+    return check_mark(to, h, e);
+}
+
+static int admit_data(void *to, peer *p, const frame_head *h, uint8_t **room, err *e)
+{
+    mailboxes *b = to;
     unsigned i = h->channel % PLACE, k = (h->channel & PLACE) != 0;
+    int rc = check_mark(b, h, e), empty = EMPTY;
+    (void)p;
+    if (rc) return rc;
     if (i >= (unsigned)b->n || h->bytes > b->all[i].bytes || h->bytes == 0)
         return err_set(e, ERR_FORMAT, "a message of %u bytes for box %u, which takes %llu", h->bytes, i,
                        i < (unsigned)b->n ? (unsigned long long)b->all[i].bytes : 0);
-    int empty = EMPTY;
     if (!atomic_compare_exchange_strong(&b->all[i].in[k], &empty, COMING))
         return err_set(e, ERR_FORMAT, "a message for box %u, which is full", i);
     *room = b->all[i].place[k];
     return OK;
 }
 
-static int give_up_message(mailboxes *b, span payload, err *e)
+static int take_data(void *to, peer *p, const frame_head *h, const uint8_t *payload, err *e)
 {
-    char text[ERR_MSG_MAX];
-    cursor c = cursor_of(payload);
-    int code = (int)cursor_u32(&c);
-    size_t n = cursor_left(&c);
-    if (c.bad || code >= OK || n >= sizeof text) return err_set(e, ERR_FORMAT, "a malformed GIVE_UP");
-    memcpy(text, c.p + c.at, n);
-    text[n] = 0;
-    fail(b, code, text);
-    return OK;
-}
-
-int mailboxes_deliver(mailboxes *b, const frame_head *h, const uint8_t *payload, err *e)
-{
-    if (h->kind == MSG_GIVE_UP) return give_up_message(b, span_of(payload, h->bytes), e);
+    mailboxes *b = to;
     int rc = free_places(b, h, e);
-    if (rc || h->kind == MSG_TAKEN) return rc;
+    (void)p;
+    if (rc) return rc;
     mailbox *x = &b->all[h->channel % PLACE];
     unsigned k = (h->channel & PLACE) != 0;
     if (payload != x->place[k]) memcpy(x->place[k], payload, h->bytes);
@@ -302,6 +300,30 @@ int mailboxes_deliver(mailboxes *b, const frame_head *h, const uint8_t *payload,
     wake(x);
     return OK;
 }
+
+static int take_taken(void *to, peer *p, const frame_head *h, const uint8_t *payload, err *e)
+{
+    (void)p, (void)payload;
+    return free_places(to, h, e);
+}
+
+static int take_give_up(void *to, peer *p, const frame_head *h, const uint8_t *payload, err *e)
+{
+    char text[ERR_MSG_MAX];
+    cursor c = cursor_of(span_of(payload, h->bytes));
+    int code = (int)cursor_u32(&c);
+    size_t n = cursor_left(&c);
+    (void)p;
+    if (c.bad || code >= OK || n >= sizeof text) return err_set(e, ERR_FORMAT, "a malformed GIVE_UP");
+    memcpy(text, c.p + c.at, n);
+    text[n] = 0;
+    fail(to, code, text);
+    return OK;
+}
+
+const msg_handler on_DATA = {admit_data, take_data};
+const msg_handler on_TAKEN = {admit_sign, take_taken};
+const msg_handler on_GIVE_UP = {admit_sign, take_give_up};
 
 void mailboxes_stop(mailboxes *b)
 {

@@ -18,7 +18,7 @@ typedef struct mailboxes mailboxes;
 
 /* n mailboxes for messages of at most bytes[i]. `name`: of the other side, for messages. */
 int mailboxes_open(mailboxes **out, int n, const uint64_t *bytes, const char *name, err *e);
-/* Reached through this peer from now on; its use.admit and use.take pass messages of mailboxes on. Several may share
+/* Reached through this peer from now on; whose peer_use.receiver finds them. Several may share
  * one, each with a mark that its messages bear (mailboxes_mark). */
 int mailboxes_join(mailboxes *b, peer *p, int mark, err *e);
 int mailboxes_mark(const frame_head *h);
@@ -41,8 +41,3 @@ int mailboxes_check(const mailboxes *b, err *e);
 /* Tells the other side that this one failed; from any thread that may wait. */
 void mailboxes_give_up(mailboxes *b, int code, const char *why);
 void mailboxes_lost(mailboxes *b, const err *why); /* peer_use.lost */
-
-/* Messages of mailboxes (msg.h), as peer_use has them. */
-bool mailboxes_know(uint16_t kind);
-int mailboxes_admit(mailboxes *b, const frame_head *h, uint8_t **room, err *e);
-int mailboxes_deliver(mailboxes *b, const frame_head *h, const uint8_t *payload, err *e);

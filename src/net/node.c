@@ -1,22 +1,18 @@
-/* node.c - see node.h. Whoever comes in is a visitor: the first message says whether as a leader, who asks for a lease,
- * or as another rank of a plan of which a rank is here. */
-#include "net/node.h"
+/* node.c - see node.h. Who is in, and what becomes of them; what they ask for: on_lease.c, on_trial.c, on_join.c,
+ * on_measure.c. */
+#include "net/node_state.h"
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "net/door.h"
 #include "net/lease.h"
-#include "net/msg.h"
-#include "net/on_measure.h"
 #include "net/question.h"
 #include "net/store.h"
 #include "plan/devices.h"
 
 #include <sys/stat.h>
 #include <errno.h>
-#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -24,135 +20,44 @@
 
 enum { VISITORS_MAX = 1024 };
 #define LOOK_EVERY 0.25
-static const double ASK_SECONDS = 5; /* after which a visitor has said what it wants */
-
-typedef struct visitor {
-    struct visitor *next;
-    node *of;
-    peer *p;
-    lease *_Atomic l; /* NULL: nothing was said yet, or it waits to join */
-    measuring *measures;
-    int from; /* rank there; -1: the leader */
-    lease_join join;
-    bool joins;           /* it said JOIN */
-    bool waits;           /* and the lease is not there, or has no links yet; under the lock */
-    atomic_bool asks;     /* something has begun to come that is more than a sign of life */
-    double until;         /* when it has to have asked, or its lease to be known */
-    bool gone, closes;    /* its connections were lost; are being closed */
-    err lost;             /* gone: why */
-    progress_watch watch; /* of a lease with something to do */
-    double rest;          /* seconds for which that has not moved */
-    uint8_t *room;
-} visitor;
-
-struct node {
-    node_options o;
-    peer_self self;
-    lease_host host;
-    memory_quota memory;
-    tally done;
-    peer_bytes before; /* by connections that were closed */
-    double looked;     /* clock_now of the last look_at_leases */
-    keeper *copies;
-    lists told;
-    address at;
-    door *d;
-    pthread_mutex_t lock;
-    visitor *visitors;
-    int n_visitor;
-    int n_closing; /* threads that close visitors */
-    pthread_cond_t closed;
-    bool drains;
-};
 
 /* ---- messages */
 
-static int visitor_admit(void *ctx, peer *p, const frame_head *h, uint8_t **room, err *e)
+static void *visitor_receiver(void *ctx, peer *p, const frame_head *h, msg_receiver kind)
 {
     visitor *g = ctx;
-    (void)p;
-    if (g->l) return g->from < 0 ? lease_admit(g->l, h, room, e) : lease_way_admit(g->l, g->from, h, room, e);
-    if (g->joins) return err_set(e, ERR_FORMAT, "a message of kind %u before it has joined", h->kind);
-    atomic_store(&g->asks, h->kind != MSG_JOIN);
-    if (h->kind == MSG_JOIN || (h->kind == MSG_MEASURE && !g->measures)) return OK;
-    if (h->kind != MSG_LEASE && h->kind != MSG_TRIAL)
-        return err_set(e, ERR_FORMAT, "a message of kind %u comes first", h->kind);
+    hosted_rank *r = g->rank;
+    if (!r) return kind == FOR_VISITOR && !g->joins ? g : NULL;
+    if (g->from < 0) return r->kind->receiver(r, p, h, kind);
+    return kind == FOR_MAILBOXES ? rank_links_mailboxes(hosted_links(r), r->rank, g->from) : NULL;
+}
+
+int visitor_admit(void *to, peer *from, const frame_head *h, uint8_t **room, err *e)
+{
+    visitor *g = to;
+    (void)from;
+    atomic_store(&g->asks, true);
     if (h->bytes <= FRAME_SMALL) return OK;
     *room = g->room = mem_alloc(h->bytes);
     return g->room ? OK : err_set(e, ERR_MEMORY, "out of memory for a lease");
 }
 
-static int begin_lease(visitor *g, uint16_t kind, span payload, err *e)
+int visitor_host(visitor *g, hosted_opener *open, span payload, err *e)
 {
     node *n = g->of;
-    lease *l;
+    hosted_rank *r;
     pthread_mutex_lock(&n->lock);
     const bool drains = n->drains;
     pthread_mutex_unlock(&n->lock);
     if (drains) return err_set(e, ERR_BUSY, "this node is about to end");
-    int rc = lease_open(&l, &n->host, g->p, kind, payload, e);
+    int rc = open(&r, &n->host, g->p, payload, e);
     pthread_mutex_lock(&n->lock);
     const bool late = !rc && g->closes;
-    if (!rc && !late) g->l = l;
+    if (!rc && !late) g->rank = r;
     pthread_mutex_unlock(&n->lock);
-    if (!late) return rc ? rc : lease_begin(l, e);
-    lease_close(l);
+    if (!late) return rc ? rc : hosted_begin(r, e);
+    hosted_close(r);
     return err_set(e, ERR_CANCELLED, "it is gone");
-}
-
-/* ---- ranks that join */
-
-/* To the lease that the token is of. ERR_UNAVAILABLE: it waits, as its leader may be slower than the other rank, or the
- * model there not open; ERR_BUSY: the ranks have another connection. Under the lock. */
-static int join(visitor *g, err *e)
-{
-    lease *l = NULL;
-    for (visitor *of = g->of->visitors; of && !l; of = of->next)
-        if (of->l && of->from < 0 && !of->gone && lease_knows(of->l, &g->join)) l = of->l;
-    if (l) g->until = INFINITY;
-    int rc = l ? lease_join_way(l, &g->join, g->p, e)
-               : err_set(e, ERR_UNAVAILABLE, "it joins with a token of no lease");
-    g->waits = rc == ERR_UNAVAILABLE;
-    if (rc) return rc;
-    g->from = g->join.from;
-    g->l = l;
-    return OK;
-}
-
-static int begin_way(visitor *g, span payload, err *e)
-{
-    node *n = g->of;
-    err why = {0};
-    g->joins = true;
-    int rc = lease_join_read(&g->join, payload, e);
-    if (rc) return rc;
-    pthread_mutex_lock(&n->lock);
-    rc = g->closes ? err_set(&why, ERR_CANCELLED, "it is gone") : join(g, &why);
-    pthread_mutex_unlock(&n->lock);
-    if (rc == ERR_UNAVAILABLE) return OK;
-    if (rc && rc != ERR_BUSY) return err_copy(e, &why);
-    return answer_send(g->p, MSG_ANSWER, 0, &why, (span){0}, e);
-}
-
-/* One that waits no longer, and what it is answered; held. NULL: there is none. */
-static peer *join_next(node *n, err *why)
-{
-    peer *p = NULL;
-    pthread_mutex_lock(&n->lock);
-    for (visitor *g = n->visitors; g && !p; g = g->next) {
-        *why = (err){0};
-        if (!g->waits || g->gone || join(g, why) == ERR_UNAVAILABLE) continue;
-        p = g->p;
-        peer_hold(p);
-    }
-    pthread_mutex_unlock(&n->lock);
-    return p;
-}
-
-static void join_all(void *ctx)
-{
-    err why;
-    for (peer *p; (p = join_next(ctx, &why)); peer_let_go(p)) answer_send(p, MSG_ANSWER, 0, &why, (span){0}, NULL);
 }
 
 /* One that has said nothing, or joins what nobody knows, for too long; held. */
@@ -161,7 +66,7 @@ static peer *find_idle(node *n, err *why)
     peer *p = NULL;
     pthread_mutex_lock(&n->lock);
     for (visitor *g = n->visitors; g && !p; g = g->next) {
-        if (g->l || g->gone || g->asks || clock_now() < g->until) continue;
+        if (g->rank || g->gone || g->asks || clock_now() < g->until) continue;
         if (clock_now() < peer_measured_at(g->p) + ASK_SECONDS) continue;
         *why = (err){0};
         err_set(why, ERR_FORMAT, g->waits ? "it joins with a token of no lease" : "it says nothing");
@@ -178,9 +83,12 @@ static void drop_idle(node *n)
     for (peer *p; (p = find_idle(n, &why)); peer_let_go(p)) peer_drop(p, &why);
 }
 
-/* Who asked for a lease can go elsewhere, and ends the connection. */
-static int tell_refusal(visitor *g, err *e)
+int visitor_settle(visitor *g, int rc, err *e)
 {
+    mem_free(g->room);
+    g->room = NULL;
+    if (rc) log_line(LOG_WARN, "refused %s: %s", peer_name(g->p), e->msg);
+    if (rc != ERR_BUSY) return rc;
     const err why = *e;
     *e = (err){0};
     pthread_mutex_lock(&g->of->lock);
@@ -188,25 +96,6 @@ static int tell_refusal(visitor *g, err *e)
     pthread_mutex_unlock(&g->of->lock);
     atomic_store(&g->asks, false);
     return answer_send(g->p, MSG_ANSWER, 0, &why, (span){0}, e);
-}
-
-static int visitor_take(void *ctx, peer *p, const frame_head *h, const uint8_t *payload, err *e)
-{
-    visitor *g = ctx;
-    (void)p;
-    if (g->l) return g->from < 0 ? lease_take(g->l, h, payload, e) : lease_way_take(g->l, g->from, h, payload, e);
-    const span said = span_of(payload, h->bytes);
-    int rc = h->kind == MSG_JOIN      ? begin_way(g, said, e)
-             : h->kind == MSG_MEASURE ? measuring_open(&g->measures, &g->of->self, g->p, said, e)
-                                      : begin_lease(g, h->kind, said, e);
-    mem_free(g->room);
-    g->room = NULL;
-    if (rc) log_line(LOG_WARN, "refused %s: %s", peer_name(g->p), e->msg);
-    if (h->kind == MSG_LEASE) {
-        atomic_fetch_add(&g->of->done.leases, 1);
-        atomic_fetch_add(&g->of->done.refused, rc != OK);
-    }
-    return rc == ERR_BUSY ? tell_refusal(g, e) : rc;
 }
 
 static void visitor_lost(void *ctx, peer *p, const err *why)
@@ -218,17 +107,26 @@ static void visitor_lost(void *ctx, peer *p, const err *why)
     if (g->from < 0) err_set(&say, why->code, "the leader %s%s", left ? "has left" : "is lost: ", left ? "" : why->msg);
     else err_set(&say, why->code, "rank %d %s%s", g->from, left ? "has left" : "is lost: ", left ? "" : why->msg);
     pthread_mutex_lock(&g->of->lock);
-    lease *l = g->l;
+    hosted_rank *r = g->rank;
     g->gone = true;
     g->lost = say;
     pthread_mutex_unlock(&g->of->lock);
-    if (l) lease_end(l, &say);
+    if (r) hosted_end(r, &say);
+}
+
+/* The rank of which the visitor is the leader; and where that is one of a plan. NULL: none. */
+static hosted_rank *led_rank(const visitor *g) { return g->from < 0 ? g->rank : NULL; }
+
+static lease *led_lease(const visitor *g)
+{
+    hosted_rank *r = led_rank(g);
+    return r ? lease_of(r) : NULL;
 }
 
 static void visitor_tell(void *ctx, progress *mine)
 {
-    visitor *g = ctx;
-    if (g->l && g->from < 0) lease_progress(g->l, mine);
+    hosted_rank *r = led_rank(ctx);
+    if (r) hosted_progress(r, mine);
 }
 
 /* ---- the door */
@@ -246,8 +144,7 @@ static void node_enter(void *ctx, peer *p)
 {
     node *n = ctx;
     visitor *g = mem_zero(1, sizeof *g);
-    const peer_use use = {
-        .ctx = g, .admit = visitor_admit, .take = visitor_take, .lost = visitor_lost, .tell = visitor_tell};
+    const peer_use use = {.ctx = g, .receiver = visitor_receiver, .lost = visitor_lost, .tell = visitor_tell};
     err e = {0};
     if (!g) {
         peer_close(p);
@@ -270,8 +167,9 @@ static void node_enter(void *ctx, peer *p)
 /* Those of the connections that its leases dialled come with the leader's. Under the lock. */
 static void count_bytes(const visitor *g, peer_bytes *to)
 {
+    hosted_rank *r = led_rank(g);
     peer_count(g->p, to);
-    if (g->l && g->from < 0) lease_count(g->l, to);
+    if (r) hosted_count(r, to);
 }
 
 /* Takes those of one lease that is over out of the list, or one who has none and is gone: its links first, its leader
@@ -281,12 +179,12 @@ static visitor *take_gone(node *n, bool all)
     visitor *gone = NULL, *out = NULL, **end = &out;
     pthread_mutex_lock(&n->lock);
     for (visitor *g = n->visitors; g && !gone; g = g->next)
-        if (all || g->gone || (g->l && lease_is_over(g->l))) gone = g;
-    const lease *l = gone ? gone->l : NULL;
+        if (all || g->gone || (g->rank && hosted_is_over(g->rank))) gone = g;
+    const hosted_rank *r = gone ? gone->rank : NULL;
     for (int leads = 0; leads < 2 && gone; leads++)
         for (visitor **at = &n->visitors; *at;) {
             visitor *g = *at;
-            if (l ? g->l != l || (g->from < 0) != leads : g != gone) {
+            if (r ? g->rank != r || (g->from < 0) != leads : g != gone) {
                 at = &g->next;
                 continue;
             }
@@ -307,16 +205,17 @@ static void close_visitors(visitor *all)
     const err ended = {.code = ERR_CANCELLED, .msg = "the lease has ended"};
     for (visitor *g = all, *next; g; g = next) {
         next = g->next;
-        const bool leads = g->l && g->from < 0;
+        hosted_rank *leads = led_rank(g);
+        const lease *l = led_lease(g);
         pthread_mutex_lock(&g->of->lock);
         const err lost = g->lost; /* before this ends the connection */
         pthread_mutex_unlock(&g->of->lock);
-        if (g->l) lease_end(g->l, &ended);
-        if (g->l) lease_stop(g->l);
+        if (g->rank) hosted_end(g->rank, &ended);
+        if (g->rank) hosted_stop(g->rank);
         measuring_close(g->measures);
-        if (leads) lease_say_end(g->l, lost.code ? lost.msg : NULL);
+        if (l) lease_say_end(l, lost.code ? lost.msg : NULL);
         peer_close(g->p);
-        if (leads) lease_close(g->l);
+        hosted_close(leads);
         mem_free(g->room);
         mem_free(g);
         if (leads) mem_trim();
@@ -357,7 +256,7 @@ static void look_at_leases(node *n)
     if (due) n->looked = clock_now();
     for (visitor *g = n->visitors; g && due; g = g->next) {
         progress p = {.busy = false};
-        if (g->l && g->from < 0 && !lease_measures(g->l)) lease_progress(g->l, &p);
+        if (led_lease(g)) hosted_progress(led_rank(g), &p);
         if (!p.busy || p.waits >= 0) progress_begin(&g->watch);
         progress_hear(&g->watch, &p);
         g->rest = progress_rest(&g->watch);
@@ -376,7 +275,7 @@ int node_leases(node *n)
 {
     int count = 0;
     pthread_mutex_lock(&n->lock);
-    for (const visitor *g = n->visitors; g; g = g->next) count += g->l && g->from < 0;
+    for (const visitor *g = n->visitors; g; g = g->next) count += led_rank(g) != NULL;
     pthread_mutex_unlock(&n->lock);
     return count;
 }
@@ -385,7 +284,7 @@ bool node_works(node *n)
 {
     bool works = false;
     pthread_mutex_lock(&n->lock);
-    for (const visitor *g = n->visitors; g && !works; g = g->next) works = g->l && g->from < 0 && lease_works(g->l);
+    for (const visitor *g = n->visitors; g && !works; g = g->next) works = led_rank(g) && hosted_works(led_rank(g));
     pthread_mutex_unlock(&n->lock);
     return works;
 }
@@ -407,11 +306,11 @@ void node_look(node *n, node_report *out)
     pthread_mutex_lock(&n->lock);
     *out = (node_report){.connections = n->n_visitor, .bytes = n->before, .drains = n->drains};
     for (const visitor *g = n->visitors; g; g = g->next) {
-        const bool leads = g->l && g->from < 0;
+        lease *l = led_lease(g);
         count_bytes(g, &out->bytes);
-        out->leases += leads && !lease_measures(g->l);
-        out->stalled += leads && g->rest > PROGRESS_BUSY;
-        if (leads) out->steps_under_way += lease_steps(g->l);
+        out->leases += l != NULL;
+        out->stalled += l && g->rest > PROGRESS_BUSY;
+        if (l) out->steps_under_way += lease_steps(l);
     }
     pthread_mutex_unlock(&n->lock);
     out->leases_so_far = atomic_load(&n->done.leases);
@@ -432,7 +331,7 @@ void node_drain(node *n)
     pthread_mutex_lock(&n->lock);
     n->drains = true;
     for (const visitor *g = n->visitors; g; g = g->next)
-        if (g->l && g->from < 0 && !lease_measures(g->l) && peer_protocol(g->p) >= 2)
+        if (led_lease(g) && peer_protocol(g->p) >= 2)
             peer_offer(g->p, PEER_CONTROL, &(frame_head){0, MSG_DRAINING, 0}, NULL);
     pthread_mutex_unlock(&n->lock);
 }
@@ -446,7 +345,7 @@ static void file_decayed(void *ctx, const file_id *id, const err *why)
     node *n = ctx;
     pthread_mutex_lock(&n->lock);
     for (const visitor *g = n->visitors; g; g = g->next)
-        if (g->l && g->from < 0) lease_lose_file(g->l, id, why);
+        if (led_lease(g)) lease_lose_file(led_lease(g), id, why);
     pthread_mutex_unlock(&n->lock);
 }
 
@@ -455,7 +354,7 @@ static void files_looked_at(void *ctx)
     node *n = ctx;
     pthread_mutex_lock(&n->lock);
     for (const visitor *g = n->visitors; g; g = g->next)
-        if (g->l && g->from < 0) lease_look(g->l);
+        if (led_lease(g)) lease_look(led_lease(g));
     pthread_mutex_unlock(&n->lock);
 }
 
@@ -496,18 +395,18 @@ int node_open(node **out, const node_options *o, err *e)
     pthread_mutex_init(&n->memory.lock, NULL);
     n->o = *o;
     n->at = o->at;
-    n->host = (lease_host){.backends = o->backends,
-                           .devices = o->devices,
-                           .models = o->models,
-                           .n_model = o->n_model,
-                           .cache = o->cache,
-                           .cache_bytes = o->cache_bytes,
-                           .self = &n->self,
-                           .memory = &n->memory,
-                           .met = join_all,
-                           .ctx = n,
-                           .told = &n->told,
-                           .done = &n->done};
+    n->host = (rank_host){.backends = o->backends,
+                          .devices = o->devices,
+                          .models = o->models,
+                          .n_model = o->n_model,
+                          .cache = o->cache,
+                          .cache_bytes = o->cache_bytes,
+                          .self = &n->self,
+                          .memory = &n->memory,
+                          .met = join_waiting,
+                          .ctx = n,
+                          .told = &n->told,
+                          .done = &n->done};
     lists_open(&n->told, o->cache);
     n->memory.most = o->memory;
     int rc = o->as ? pace_parse(&n->host.as, o->as, e) : OK;
@@ -536,7 +435,7 @@ void node_close(node *n)
     door_close(n->d);
     pthread_mutex_lock(&n->lock);
     for (visitor *g = n->visitors; g; g = g->next)
-        if (g->l) lease_end(g->l, &(err){.code = ERR_CANCELLED, .msg = "the node has ended"});
+        if (g->rank) hosted_end(g->rank, &(err){.code = ERR_CANCELLED, .msg = "the node has ended"});
     pthread_mutex_unlock(&n->lock);
     for (visitor *g; (g = take_gone(n, true));) close_beside(n, g);
     pthread_mutex_lock(&n->lock);

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "net/msg.h"
+#include "net/node_state.h"
 #include "net/question.h"
 
 #include <pthread.h>
@@ -20,6 +20,7 @@ struct measuring {
 /* Whoever has the key may name any address. So that he learns nothing of ports that are no nodes, all that goes wrong
  * has the same answer after the same time; why is in the log here. */
 #define FAILS_AFTER 5.5
+#define ANSWERS_IN  12.0 /* seconds, of a node that dials another, measures, and answers */
 
 static int hide_failure(const measuring *m, double from, err *e)
 {
@@ -54,11 +55,10 @@ static void *measure_and_answer(void *arg)
     return NULL;
 }
 
-int measuring_open(measuring **out, const peer_self *self, peer *by, span payload, err *e)
+static int begin_measuring(visitor *g, span payload, err *e)
 {
     char text[TCP_NAME_MAX] = "";
     address to;
-    *out = NULL;
     if (payload.n >= sizeof text || memchr(payload.p, 0, payload.n))
         return err_set(e, ERR_FORMAT, "a malformed address of a node");
     memcpy(text, payload.p, payload.n);
@@ -66,14 +66,28 @@ int measuring_open(measuring **out, const peer_self *self, peer *by, span payloa
     if (rc) return rc;
     measuring *m = mem_zero(1, sizeof *m);
     if (!m) return err_set(e, ERR_MEMORY, "out of memory");
-    *m = (measuring){.self = self, .by = by, .to = to};
+    *m = (measuring){.self = &g->of->self, .by = g->p, .to = to};
     if (pthread_create(&m->thread, NULL, measure_and_answer, m) != 0) {
         mem_free(m);
         return err_set(e, ERR_IO, "cannot start a thread");
     }
-    *out = m;
+    g->measures = m;
     return OK;
 }
+
+static int admit_measure(void *to, peer *from, const frame_head *h, uint8_t **room, err *e)
+{
+    if (((visitor *)to)->measures) return err_set(e, ERR_FORMAT, "it asks for another measurement");
+    return visitor_admit(to, from, h, room, e);
+}
+
+static int take_measure(void *to, peer *from, const frame_head *h, const uint8_t *payload, err *e)
+{
+    (void)from;
+    return visitor_settle(to, begin_measuring(to, span_of(payload, h->bytes), e), e);
+}
+
+const msg_handler on_MEASURE = {admit_measure, take_measure};
 
 void measuring_close(measuring *m)
 {
@@ -92,4 +106,20 @@ int measure_read(link_speed *out, span answer, err *e)
         if (!(*to[i] >= 0 && *to[i] < 1e15)) c.bad = true;
     }
     return c.bad || cursor_left(&c) ? err_set(e, ERR_FORMAT, "its answer is malformed") : OK;
+}
+
+int measure_ask(link_speed *out, const address *of, const address *to, const peer_self *self, err *e)
+{
+    char name[TCP_NAME_MAX];
+    buf message = {0}, answer = {0};
+    address_print(to, name);
+    buf_str(&message, name);
+    int rc = question_once(of, self, MSG_MEASURE, &message, ANSWERS_IN, &answer, e);
+    if (!rc && (rc = measure_read(out, buf_span(&answer), e))) {
+        address_print(of, name);
+        err_of(e, name);
+    }
+    buf_free(&message);
+    buf_free(&answer);
+    return rc;
 }

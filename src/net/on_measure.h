@@ -5,10 +5,9 @@
 
 typedef struct measuring measuring;
 
-/* On the node: payload is the address of the other one. A thread connects, measures, and answers `by`, which must stay
- * until measuring_close. Does not wait. */
-int measuring_open(measuring **out, const peer_self *self, peer *by, span payload, err *e);
-void measuring_close(measuring *m); /* waits until it is over; NULL ok */
+/* On the node: a thread connects, measures, and answers. */
+void measuring_close(measuring *m); /* waits until it is over; before the leader's peer is closed; NULL ok */
 
-/* On the leader: what follows a good answer. */
+/* On the leader: asks the node at `of` for the link to another one; reads what follows a good answer. */
+int measure_ask(link_speed *out, const address *of, const address *to, const peer_self *self, err *e);
 int measure_read(link_speed *out, span answer, err *e);

@@ -179,17 +179,10 @@ int peer_dial(peer **out, const address *to, const peer_self *self, const peer_u
     return err_copy(e, &local);
 }
 
-static int admit_nothing(void *ctx, peer *p, const frame_head *h, uint8_t **room, err *e)
-{
-    (void)ctx, (void)p, (void)room;
-    return err_set(e, ERR_FORMAT, "a message of kind %u where none was asked for", h->kind);
-}
-
 int peer_look(hello *out, const address *to, const peer_self *self, err *e)
 {
-    const peer_use use = {.admit = admit_nothing};
     peer *p;
-    int rc = peer_dial(&p, to, self, &use, e);
+    int rc = peer_dial(&p, to, self, &(peer_use){.ctx = NULL}, e);
     if (!rc) *out = p->theirs;
     peer_close(p);
     return rc;
@@ -223,19 +216,27 @@ peer *peer_join(frames *control, frames *bulk, const char *name, bool dialled, c
 
 /* ---- reading */
 
+/* What takes a message; NULL: nothing does. */
+static void *find_receiver(line *l, const msg_row *row, const frame_head *h)
+{
+    const peer_use *use = &l->of->use;
+    if (row->receiver == FOR_PEER) return l;
+    return use->receiver ? use->receiver(use->ctx, l->of, h, row->receiver) : NULL;
+}
+
 static int admit_message(void *ctx, const frame_head *h, uint8_t **room, err *e)
 {
-    const line *l = ctx;
-    peer *p = l->of;
+    line *l = ctx;
+    const peer *p = l->of;
     const msg_row *row = msg_find(h->kind);
-    if (!row || h->kind == MSG_HELLO || !(row->direction & (p->dialled ? MSG_TO_LEADER : MSG_TO_NODE)))
-        return err_set(e, ERR_FORMAT, "a message of kind %u, which has no place here", h->kind);
+    const bool fits = row && row->direction & (p->dialled ? MSG_TO_LEADER : MSG_TO_NODE);
+    void *to = fits ? find_receiver(l, row, h) : NULL;
+    if (!to || !row->on->take) return err_set(e, ERR_FORMAT, "a message of kind %u, which has no place here", h->kind);
     if (row->direction & MSG_IN_ORDER && l == &p->way[PEER_BULK])
         return err_set(e, ERR_FORMAT, "a %s on the bulk connection", row->name);
     if (h->bytes > row->bytes_max)
         return err_set(e, ERR_FORMAT, "a %s of %u bytes: at most %u", row->name, h->bytes, row->bytes_max);
-    if (h->kind <= MSG_PROBE) return OK;
-    return p->use.admit(p->use.ctx, p, h, room, e);
+    return row->on->admit ? row->on->admit(to, l->of, h, room, e) : OK;
 }
 
 static void note_pong(peer *p, const frame_head *h)
@@ -292,24 +293,42 @@ static int take_sign(peer *p, const frame_head *h, const uint8_t *payload, err *
     return rc;
 }
 
+static int take_probe(void *to, peer *p, const frame_head *h, const uint8_t *payload, err *e)
+{
+    (void)to, (void)p, (void)h, (void)payload, (void)e;
+    return OK;
+}
+
+static int take_ping(void *to, peer *p, const frame_head *h, const uint8_t *payload, err *e)
+{
+    line *l = to;
+    (void)e;
+    if (h->channel) atomic_store(&p->measured, clock_now());
+    if (!h->channel && h->bytes == sizeof(double)) answer_sign(l, payload);
+    else send_sign(l, &(frame_head){h->bytes, MSG_PONG, h->channel}, payload);
+    return OK;
+}
+
+static int take_pong(void *to, peer *p, const frame_head *h, const uint8_t *payload, err *e)
+{
+    (void)to;
+    if (!h->channel) return take_sign(p, h, payload, e);
+    note_pong(p, h);
+    return OK;
+}
+
+const msg_handler on_HELLO = {.take = NULL}; /* peer_greeting takes it, and no other comes */
+const msg_handler on_PING = {.take = take_ping};
+const msg_handler on_PONG = {.take = take_pong};
+const msg_handler on_PROBE = {.take = take_probe};
+
 static int take_message(void *ctx, const frame_head *h, const uint8_t *payload, err *e)
 {
     line *l = ctx;
-    peer *p = l->of;
-    count(p->received, h);
-    switch (h->kind) {
-    case MSG_PROBE: return OK;
-    case MSG_PING:
-        if (h->channel) atomic_store(&p->measured, clock_now());
-        if (!h->channel && h->bytes == sizeof(double)) answer_sign(l, payload);
-        else send_sign(l, &(frame_head){h->bytes, MSG_PONG, h->channel}, payload);
-        return OK;
-    case MSG_PONG:
-        if (!h->channel) return take_sign(p, h, payload, e);
-        note_pong(p, h);
-        return OK;
-    default: return p->use.take(p->use.ctx, p, h, payload, e);
-    }
+    const msg_row *row = msg_find(h->kind);
+    void *to = find_receiver(l, row, h);
+    count(l->of->received, h);
+    return to ? row->on->take(to, l->of, h, payload, e) : err_set(e, ERR_CANCELLED, "what it was for has ended");
 }
 
 /* Says something where nothing was said for a while, and now and then to learn how long the way is, for the PINGs of

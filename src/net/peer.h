@@ -11,7 +11,6 @@
 #include "net/progress.h"
 #include "net/tcp.h"
 
-typedef struct peer peer;
 typedef enum { PEER_CONTROL, PEER_BULK } peer_way;
 
 /* Who this process is to others. */
@@ -32,11 +31,12 @@ typedef struct peer_first {
     bool said; /* before an answer can come */
 } peer_first;
 
-/* What to do with messages other than those of hello and pulse. Called by reading threads, which must not wait. */
+/* To what a connection leads. Called by reading threads, which must not wait. */
 typedef struct peer_use {
     void *ctx;
-    int (*admit)(void *ctx, peer *p, const frame_head *h, uint8_t **room, err *e); /* as frame_sink */
-    int (*take)(void *ctx, peer *p, const frame_head *h, const uint8_t *payload, err *e);
+    /* The receiver of this kind to which message h goes; NULL: there is none. Asked before the message comes, and when
+     * it is there; then what its handler admitted has the same receiver. The member is NULL: no message may come. */
+    void *(*receiver)(void *ctx, peer *p, const frame_head *h, msg_receiver kind);
     void (*lost)(void *ctx, peer *p, const err *why); /* once; not after peer_close has begun */
     /* NULL ok: what this process has done for the other side, as PONGs tell it; what the other side has; whether it
      * stands still, asked a few times a second: an error loses it. By the thread that reads the control connection. */

@@ -78,9 +78,10 @@ int question_await(question *q, double seconds, err *e)
     return rc;
 }
 
-int question_take(void *ctx, peer *p, const frame_head *h, const uint8_t *payload, err *e)
+/* ERR_FORMAT when nothing was asked. */
+static int take_answer(void *to, peer *p, const frame_head *h, const uint8_t *payload, err *e)
 {
-    question *q = ctx;
+    question *q = to;
     span more;
     err why = {0};
     if (lease_answer_read(&more, span_of(payload, h->bytes), &why)) err_of(&why, peer_name(p));
@@ -96,6 +97,8 @@ int question_take(void *ctx, peer *p, const frame_head *h, const uint8_t *payloa
     pthread_mutex_unlock(&q->of->lock);
     return asked ? OK : err_set(e, ERR_FORMAT, "an answer without a question");
 }
+
+const msg_handler on_ANSWER = {.take = take_answer};
 
 void question_hear(question *q, const progress *said)
 {
@@ -127,6 +130,34 @@ void question_lost(void *ctx, peer *p, const err *why)
     err named = *why;
     err_of(&named, peer_name(p));
     asking_lose(((question *)ctx)->of, &named);
+}
+
+static void *question_receiver(void *ctx, peer *p, const frame_head *h, msg_receiver kind)
+{
+    (void)p, (void)h;
+    return kind == FOR_QUESTION ? ctx : NULL;
+}
+
+peer_use question_use(question *q)
+{
+    return (peer_use){.ctx = q, .receiver = question_receiver, .lost = question_lost};
+}
+
+int question_once(const address *to, const peer_self *self, uint16_t kind, const buf *message, double seconds,
+                  buf *more, err *e)
+{
+    asking asks;
+    question q = {.of = &asks};
+    const peer_use use = question_use(&q);
+    peer *p;
+    asking_open(&asks, NULL, NULL);
+    int rc = peer_dial(&p, to, self, &use, e);
+    if (!rc) rc = question_ask(&q, p, kind, message, e);
+    if (!rc) rc = question_await(&q, seconds, e);
+    peer_close(p);
+    asking_close(&asks);
+    *more = q.more;
+    return rc;
 }
 
 int answer_send(peer *to, uint16_t kind, uint64_t channel, const err *why, span more, err *e)

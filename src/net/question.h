@@ -42,9 +42,14 @@ int question_await(question *q, double seconds, err *e);
 void question_hear(question *q, const progress *said);
 void question_moves(question *q); /* it does something for its answer */
 int question_look(question *q, double busy, err *e);
-/* As peer_use has them; ctx: a question. An ANSWER comes: ERR_FORMAT when nothing was asked. The process is lost. */
-int question_take(void *ctx, peer *p, const frame_head *h, const uint8_t *payload, err *e);
+/* peer_use.lost, with a question. */
 void question_lost(void *ctx, peer *p, const err *why);
+/* Of a connection to which only answers come. */
+peer_use question_use(question *q);
+/* One question to who is asked nothing else, on connections of its own: waits for the answer, at most so many seconds.
+ * *more: what follows a good one. */
+int question_once(const address *to, const peer_self *self, uint16_t kind, const buf *message, double seconds,
+                  buf *more, err *e);
 
 /* Of whoever was asked, as lease_answer_write. */
 int answer_send(peer *to, uint16_t kind, uint64_t channel, const err *why, span more, err *e);

@@ -216,54 +216,24 @@ void rank_links_count_dialled(const rank_links *w, peer_bytes *to)
 
 /* ---- messages */
 
-bool rank_links_know(uint16_t kind) { return mailboxes_know(kind); }
-
-static int admit(const rank_link *x, const frame_head *h, uint8_t **room, err *e)
+mailboxes *rank_links_mailboxes(const rank_links *w, int a, int b)
 {
-    if (x && x->box && mailboxes_know(h->kind)) return mailboxes_admit(x->box, h, room, e);
-    return err_set(e, ERR_FORMAT, "a message of kind %u between ranks", h->kind);
+    const rank_link *x = find(w, a, b);
+    return x ? x->box : NULL;
 }
 
-int rank_links_admit(rank_links *w, int a, int b, const frame_head *h, uint8_t **room, err *e)
-{
-    return admit(find(w, a, b), h, room, e);
-}
-
-int rank_links_take(rank_links *w, int a, int b, const frame_head *h, const uint8_t *payload, err *e)
-{
-    return mailboxes_deliver(find(w, a, b)->box, h, payload, e);
-}
-
-static const rank_link *find_shared(const rank_links *w, const peer *p, const frame_head *h)
+mailboxes *rank_links_shared_mailboxes(const rank_links *w, const peer *p, const frame_head *h)
 {
     for (int i = 0; w && i < w->n_link; i++)
-        if (w->all[i].shared && w->all[i].p == p && w->all[i].mark == mailboxes_mark(h)) return &w->all[i];
+        if (w->all[i].shared && w->all[i].p == p && w->all[i].mark == mailboxes_mark(h)) return w->all[i].box;
     return NULL;
 }
 
-int rank_links_shared_admit(rank_links *w, const peer *p, const frame_head *h, uint8_t **room, err *e)
-{
-    return admit(find_shared(w, p, h), h, room, e);
-}
-
-int rank_links_shared_take(rank_links *w, const peer *p, const frame_head *h, const uint8_t *payload, err *e)
-{
-    return mailboxes_deliver(find_shared(w, p, h)->box, h, payload, e);
-}
-
-static int dialled_admit(void *ctx, peer *p, const frame_head *h, uint8_t **room, err *e)
-{
-    const rank_link *x = ctx;
-    (void)p;
-    if (h->kind == MSG_ANSWER && h->bytes <= FRAME_SMALL) return OK;
-    return rank_links_admit(x->of, x->a, x->b, h, room, e);
-}
-
-static int dialled_take(void *ctx, peer *p, const frame_head *h, const uint8_t *payload, err *e)
+static void *dialled_receiver(void *ctx, peer *p, const frame_head *h, msg_receiver kind)
 {
     rank_link *x = ctx;
-    return h->kind == MSG_ANSWER ? question_take(&x->q, p, h, payload, e)
-                                 : rank_links_take(x->of, x->a, x->b, h, payload, e);
+    (void)p, (void)h;
+    return kind == FOR_MAILBOXES ? (void *)x->box : kind == FOR_QUESTION ? &x->q : NULL;
 }
 
 /* Before the other side has agreed nothing is lost but this try. */
@@ -334,12 +304,8 @@ int rank_links_dial(rank_links *w, int a, int b, const address *at, const uint8_
     memcpy(join.token, token, LEASE_TOKEN);
     lease_join_write(&message, &join);
     peer_first first = {.head = {(uint32_t)message.n, MSG_JOIN, 0}, .payload = message.p};
-    const peer_use use = {.ctx = x,
-                          .admit = dialled_admit,
-                          .take = dialled_take,
-                          .lost = dialled_lost,
-                          .first = &first,
-                          .wanted = still_missing};
+    const peer_use use = {
+        .ctx = x, .receiver = dialled_receiver, .lost = dialled_lost, .first = &first, .wanted = still_missing};
     int rc = message.bad ? err_set(e, ERR_MEMORY, "out of memory for a message") : OK;
     if (!rc) rc = peer_dial(&p, at, self, &use, e);
     if (!rc && !first.said) rc = question_ask(&x->q, p, MSG_JOIN, &message, e);

@@ -7,6 +7,7 @@
  * anything. When one connection is lost, all are: the ranks cannot go on. */
 #pragma once
 #include "net/lease_msg.h"
+#include "net/mailboxes.h"
 #include "net/peer.h"
 #include "plan/plan.h"
 
@@ -75,12 +76,10 @@ uint64_t rank_links_sent(const rank_links *w, int a);
 void rank_links_count(const rank_links *w, int b, peer_bytes *to);
 void rank_links_count_dialled(const rank_links *w, peer_bytes *to); /* of those that this process dialled */
 
-/* Messages of an accepted connection, as peer_use has them; and of a shared one. */
-int rank_links_admit(rank_links *w, int a, int b, const frame_head *h, uint8_t **room, err *e);
-int rank_links_take(rank_links *w, int a, int b, const frame_head *h, const uint8_t *payload, err *e);
-bool rank_links_know(uint16_t kind); /* messages of mailboxes */
-int rank_links_shared_admit(rank_links *w, const peer *p, const frame_head *h, uint8_t **room, err *e);
-int rank_links_shared_take(rank_links *w, const peer *p, const frame_head *h, const uint8_t *payload, err *e);
+/* Where messages of a connection go (peer_use.receiver): of one that was accepted for ranks a here and b there; of a
+ * shared one. NULL: none yet. */
+mailboxes *rank_links_mailboxes(const rank_links *w, int a, int b);
+mailboxes *rank_links_shared_mailboxes(const rank_links *w, const peer *p, const frame_head *h);
 /* Ends all waiting of ranks; they fail with this. */
 void rank_links_fail(rank_links *w, const err *why);
 bool rank_links_failed(const rank_links *w); /* that was called, or a connection is lost */

@@ -42,13 +42,6 @@ static void on_lost(void *ctx, const err *why) { rank_links_fail(((trial *)ctx)-
 
 static void links_lost(void *ctx, const err *why) { asking_lose(&((trial *)ctx)->asks, why); }
 
-static int control_admit(void *ctx, peer *p, const frame_head *h, uint8_t **room, err *e)
-{
-    (void)ctx, (void)p, (void)room;
-    if (h->kind == MSG_ANSWER && h->bytes <= FRAME_SMALL) return OK;
-    return err_set(e, ERR_FORMAT, "a message of kind %u on the connection of a trial", h->kind);
-}
-
 static void hear(void *ctx, const progress *said) { question_hear(ctx, said); }
 static int look(void *ctx, err *e) { return question_look(ctx, PROGRESS_TRIAL, e); }
 
@@ -56,12 +49,13 @@ static int ask_rank(void *ctx, int i, err *e)
 {
     trial *t = ctx;
     trial_rank *r = &t->ranks[i];
-    const peer_use use = {
-        .ctx = &r->q, .admit = control_admit, .take = question_take, .lost = question_lost, .hear = hear, .look = look};
+    peer_use use = question_use(&r->q);
     trial_ask a = {.rank = r->rank, .ranks = t->n, .bytes = t->o->layout->bytes, .devices = span_str(t->o->devices)};
     address *at = &t->nodes.at[r->rank];
     buf message = {0};
     if (!is_far(t, i)) return OK;
+    use.hear = hear;
+    use.look = look;
     memcpy(a.token, t->nodes.token[r->rank], sizeof a.token);
     trial_ask_write(&message, &a);
     int rc = message.n > FRAME_SMALL ? err_set(e, ERR_LIMIT, "the list of devices is too long for nodes") : OK;

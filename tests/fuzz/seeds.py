@@ -131,17 +131,23 @@ def net():
     ask = struct.pack("<32s6I6I4B", b"h" * 32, 1, 2, 4096, 2, 8, 128, 0, 512, 8, 0, 512, 8, 0, 0, 0, 1)
     ask += text("a:7071/cpu;b:7071/cpu") + text("") + text("int6") + text("ring") + text("int8")
     ask += text("[model]\nbase = llama\n")
-    put("net_lease", "flat", bytes([11]) + ask + text("tensors") + b"t" * 32)
-    ask += b"l" * 32 + struct.pack("<I", 1000) + b"t" * 32
-    for kind, message in enumerate([ask, text("f16") + text("i16"), struct.pack("<6Q", 1, 2, 3, 4, 5, 6),
-                                    struct.pack("<5I", 7, 7, 0, 0, 4) + text("f32") + text("f32"),
-                                    struct.pack("<I16s", 1, b"t" * 16), struct.pack("<i", -7) + b"no copy",
-                                    struct.pack("<3d", 1e-3, 2e-3, 1e9),
-                                    struct.pack("<2IQ", 1, 2, 4096) + b"t" * 32 + b"cpu&a:1/cpu",
-                                    struct.pack("<4IQ", 8, 4096, 128, 5, 1) + b"two_step int6",
-                                    struct.pack("<6dQB", 1e-3, 1e-3, 2e-3, 9, 10, 0.1, 7, 1),
-                                    struct.pack("<2QiB", 12345, 6, -1, 1)]):
-        put("net_lease", str(kind), bytes([kind]) + message)
+    tokens = b"t" * 32
+    listed_ask = ask + b"l" * 32 + struct.pack("<I", 1000) + tokens
+    meets = text("f16") + text("f16") + b"\1" + text("") + b"\0" + text("b:7071")
+    good = struct.pack("<i", 0)
+    for name, number, message in [
+            ("LEASE_2", 32, b"\2" + ask + text("tensors") + tokens), ("LEASE_3", 32, b"\3" + listed_ask),
+            ("LEASE_5", 32, b"\5" + listed_ask + meets), ("MEMORY", 33, text("f16") + text("i16")),
+            ("READY", 34, struct.pack("<5I", 7, 7, 0, 0, 4) + text("f32") + text("f32")),
+            ("JOIN", 38, struct.pack("<I16s", 1, b"t" * 16)),
+            ("TRIAL", 40, struct.pack("<2IQ", 1, 2, 4096) + tokens + b"cpu&a:1/cpu"),
+            ("TEST", 41, struct.pack("<4IQ", 8, 4096, 128, 5, 1) + b"two_step int6"),
+            ("PONG", 3, struct.pack("<2QiB", 12345, 6, -1, 1)), ("DONE", 37, good + struct.pack("<d", 0.5)),
+            ("ANSWER", 35, struct.pack("<Bi", 0, -7) + b"no copy"),
+            ("ANSWER_MEMORY", 35, b"\x21" + good + struct.pack("<6Q", 1, 2, 3, 4, 5, 6)),
+            ("ANSWER_MEASURE", 35, b"\x27" + good + struct.pack("<3d", 1e-3, 2e-3, 1e9)),
+            ("ANSWER_TEST", 35, b"\x29" + good + struct.pack("<6dQB", 1e-3, 1e-3, 2e-3, 9, 10, 0.1, 7, 1))]:
+        put("net_lease", name, bytes([number]) + message)
 
     put("net_pieces", "two", struct.pack("<IIQIIQI", 2, 0, 0, 1000, 3, 3000, 500))
     put("net_pieces", "hostile", struct.pack("<IIQI", 1, 0, 2**64 - 1, 2))
