@@ -57,7 +57,7 @@ int choices_fork(engine *g, session *s, session **to)
     for (session *w = g->waiting, *next; w && s->owns_prompt; w = next) {
         next = w->next;
         if (w->prompt_owner != s) continue;
-        if (n < g->info.max_batch && text_part_slot(&g->kv, &s->text) && schedule_admit(g, w)) {
+        if (n < g->info.max_batch && text_part_slot(&g->kv, &s->text) && schedule_admit_one(g, w)) {
             session_copy_text(g, w, s);
             w->cached = s->cached;
             to[n++] = w;

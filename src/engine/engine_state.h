@@ -197,7 +197,7 @@ void schedule_admit(engine *g);
 /* The first part of that: new and cancelled ones. */
 void schedule_accept(engine *g);
 /* Gives a session that waits a place now, if there is one, and what else it needs. */
-bool schedule_admit(engine *g, session *s);
+bool schedule_admit_one(engine *g, session *s);
 /* Pages are needed for a session that runs: another one gives its own up, or, where all others go before it, this one
  * does. True: there are more pages now. False: it has to wait. */
 bool schedule_make_room(engine *g, session *s);

@@ -348,7 +348,7 @@ static int place_session(engine *g, session *s, err *e)
     return OK;
 }
 
-bool schedule_admit(engine *g, session *s)
+bool schedule_admit_one(engine *g, session *s)
 {
     pthread_mutex_lock(&g->lock);
     const bool may = !s->paused && !s->cancelled;
