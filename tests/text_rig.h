@@ -149,7 +149,7 @@ static inline void text_all_given_back(engine *g)
     for (uint32_t i = 0; i < g->prog->n_group; i++)
         assert_int_equal(g->kv.pages[i].n_free + g->kv.pages[i].n_kept, g->kv.pages[i].total);
     assert_int_equal(g->kv.slots.n_free + g->kv.slots.n_kept, g->kv.slots.total);
-    for (int i = 0; i < TURN_COUNTS; i++) assert_true(g->turn.owner[i] == 0 && g->turn.request[i] == 0);
+    for (int i = 0; i < SHARE_COUNTS; i++) assert_true(g->shares.owner[i] == 0 && g->shares.request[i] == 0);
     for (int32_t i = 0; i < g->kv.tree.n; i++) assert_null(g->kv.tree.node[i].owner);
     tree_clear(&g->kv.tree);
     assert_int_equal(g->kv.slots.n_free, g->kv.slots.total);
