@@ -33,7 +33,7 @@ static void add_progress(hosted_rank *r, progress *to)
     pthread_mutex_unlock(&r->lock);
     if (carries) to->work += peer_bulk_taken(r->control);
     if (!ready || carries) return;
-    const plan_progress steps = plan_progress_now(l->l);
+    const plan_progress steps = plan_progress_now(l->plan);
     to->work += steps.work;
     to->alive = steps.alive;
     to->waits = steps.waits;
@@ -51,17 +51,14 @@ static void stop_collecting(hosted_rank *r)
 static void close_lease(hosted_rank *r)
 {
     lease *l = (lease *)r;
-    plan_close(l->l);
+    part_close(l->part);
     step_reader_close(l->reader);
-    store_close(l->parts);
-    model_close(l->m);
     fetch_close(l->fetches);
     mem_free(l->step_room);
     device_list_close(&l->devices);
     mem_free(l->weights);
-    mem_free(l->text);
-    catalogue_free(&l->told);
-    buf_free(&l->listed);
+    mem_free(l->spec);
+    buf_free(&l->flat);
 }
 
 static const hosted_kind lease_kind = {.first = MSG_LEASE,
@@ -93,18 +90,18 @@ uint64_t lease_steps(lease *l)
 
 uint64_t lease_taken_bytes(const lease *l)
 {
-    return l->fetched + plan_taken_bytes(l->l) + l->step_bytes * (uint64_t)(l->ask.choices.in_flight + 1);
+    return part_fetched(l->part) + plan_taken_bytes(l->plan) + l->step_bytes * (uint64_t)(l->ask.choices.in_flight + 1);
 }
 
 void lease_look(lease *l)
 {
     err why = {0};
-    if (lease_is_ready(l) && l->parts && store_look(l->parts, &why)) hosted_end(&l->base, &why);
+    if (lease_is_ready(l) && part_look(l->part, &why)) hosted_end(&l->base, &why);
 }
 
 void lease_lose_file(lease *l, const file_id *id, const err *why)
 {
-    if (!lease_is_ready(l) || lease_reads_file(l, id)) hosted_end(&l->base, why);
+    if (!lease_is_ready(l) || part_reads_file(l->part, id)) hosted_end(&l->base, why);
 }
 
 void lease_say_end(const lease *l, const char *why)
@@ -124,8 +121,8 @@ static int read_ask(lease *l, span payload, err *e)
     if (rc && rc != ERR_USAGE) return err_copy(e, &l->refused);
     char *devices = hosted_text(l->ask.devices);
     l->weights = hosted_text(l->ask.weights);
-    l->text = hosted_text(l->ask.model_spec);
-    buf_add(&l->listed, l->ask.flat.p, l->ask.flat.n);
+    l->spec = hosted_text(l->ask.model_spec);
+    buf_add(&l->flat, l->ask.flat.p, l->ask.flat.n);
     r->rank = l->ask.rank;
     r->ranks = l->ask.ranks;
     r->token = l->ask.token;
@@ -139,8 +136,7 @@ static int read_ask(lease *l, span payload, err *e)
     l->ask.flat = (span){0};
     if (devices) device_list_parse(&l->devices, devices, r->host->backends, &l->refused);
     mem_free(devices);
-    return !l->listed.bad && l->weights && l->text && devices ? OK
-                                                              : err_set(e, ERR_MEMORY, "out of memory for a lease");
+    return !l->flat.bad && l->weights && l->spec && devices ? OK : err_set(e, ERR_MEMORY, "out of memory for a lease");
 }
 
 int lease_open(hosted_rank **out, const rank_host *host, peer *control, span payload, err *e)

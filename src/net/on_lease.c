@@ -1,7 +1,6 @@
 /* on_lease.c - LEASE on a node: a visitor becomes the leader of a rank of a plan, whose part of the model is opened. */
 #include "net/lease_state.h"
 #include "net/node_state.h"
-#include "plan/plan.h"
 
 #include <stdatomic.h>
 
@@ -16,23 +15,22 @@ static int take_lease(void *to, peer *from, const frame_head *h, const uint8_t *
     return visitor_settle(g, rc, e);
 }
 
-static int open_plan(lease *l, err *e)
+static int open_part(lease *l, err *e)
 {
-    const rank_host *host = l->base.host;
-    plan_options o = {.devices = &l->devices,
-                      .backends = host->backends,
-                      .choices = l->ask.choices,
-                      .rank = l->ask.rank + 1,
-                      .as = host->as,
-                      .lends = host->devices};
-    for (int i = 0; i < AXIS_COUNT; i++) o.max_rows[i] = l->ask.max_rows[i];
+    const part_ask a = {.by = &l->base,
+                        .fetches = l->fetches,
+                        .asked = &l->ask,
+                        .weights = l->weights,
+                        .spec = l->spec,
+                        .devices = &l->devices,
+                        .flat = buf_span(&l->flat)};
     int rc = err_copy(e, &l->refused);
-    if (!rc) rc = lease_read_list(l, e);
-    if (!rc) rc = lease_place_model(l, &o, e);
-    if (!rc && plan_segments(l->l) != l->ask.ranks) rc = err_set(e, ERR_FORMAT, "another number of ranks");
-    const rank_links_shape these = rc ? (rank_links_shape){0} : rank_links_of_plan(l->l);
-    if (!rc) rc = hosted_make_links(&l->base, &these, plan_own_node(l->l), e);
-    if (!rc) rc = quota_take(host->memory, &l->base.quota, lease_taken_bytes(l), e);
+    if (!rc) rc = part_open(&l->part, &a, e);
+    if (!rc) l->plan = part_plan(l->part);
+    if (!rc && plan_segments(l->plan) != l->ask.ranks) rc = err_set(e, ERR_FORMAT, "another number of ranks");
+    const rank_links_shape these = rc ? (rank_links_shape){0} : rank_links_of_plan(l->plan);
+    if (!rc) rc = hosted_make_links(&l->base, &these, plan_own_node(l->plan), e);
+    if (!rc) rc = quota_take(l->base.host->memory, &l->base.quota, lease_taken_bytes(l), e);
     l->opened = !rc;
     return rc;
 }
@@ -42,8 +40,8 @@ static int answer_lease(void *rank, span payload, buf *more, err *e)
     lease *l = rank;
     const int protocol = peer_protocol(l->base.control);
     (void)payload; /* lease_open has read it */
-    int rc = open_plan(l, e);
-    if (!rc && protocol >= PROTOCOL_LISTS) lease_hashed_write(more, l->hashed_at);
+    int rc = open_part(l, e);
+    if (!rc && protocol >= PROTOCOL_LISTS) lease_hashed_write(more, part_hashed_at(l->part));
     if (!rc && protocol >= PROTOCOL_SHARED) rc = lease_tell_memory(l, l->ask.k_type, l->ask.v_type, more, e);
     atomic_fetch_add(&l->base.host->done->refused, rc && rc != ERR_CANCELLED);
     return rc;

@@ -5,7 +5,7 @@
 /* As plan_memory. */
 static int look_at_memory(const lease *l, dtype k_type, dtype v_type, lease_memory *m, err *e)
 {
-    if (!plan_memory(l->l, 0, k_type, v_type, m->page, &m->slot, &m->left))
+    if (!plan_memory(l->plan, 0, k_type, v_type, m->page, &m->slot, &m->left))
         return err_set(e, ERR_FORMAT, "no rank is here");
     const uint64_t left = quota_left(l->base.host->memory), more = lease_taken_bytes(l) - l->base.quota; /* for steps */
     if (left < m->left + more) m->left = left > more ? left - more : 0;
@@ -28,7 +28,7 @@ int lease_tell_memory(const lease *l, dtype k_type, dtype v_type, buf *out, err 
 {
     lease_memory m = {.left = 0};
     int rc = look_at_memory(l, k_type, v_type, &m, e);
-    if (!rc) m.left /= (uint64_t)plan_sharers(l->l);
+    if (!rc) m.left /= (uint64_t)plan_sharers(l->plan);
     if (!rc && !lease_memory_write(out, &m)) rc = err_set(e, ERR_MEMORY, "out of memory");
     return rc;
 }

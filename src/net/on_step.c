@@ -34,7 +34,7 @@ static int take_step(void *to, peer *from, const frame_head *h, const uint8_t *p
     if (!over) l->sent++;
     pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&r->lock);
-    if (!over) plan_send(l->l, st);
+    if (!over) plan_send(l->plan, st);
     return OK;
 }
 
@@ -53,16 +53,16 @@ static void *collect_steps(void *arg)
         const bool none = l->sent <= number;
         pthread_mutex_unlock(&r->lock);
         if (none) return NULL;
-        int rc = plan_collect(l->l, &e);
-        if (!rc) lease_check_weights(l, &e);
+        int rc = plan_collect(l->plan, &e);
+        if (!rc) part_check(l->part, &e);
         pthread_mutex_lock(&r->lock);
         l->done = number + 1;
         pthread_mutex_unlock(&r->lock);
         const double before = busy;
-        busy = plan_busy(l->l, r->rank);
+        busy = plan_busy(l->plan, r->rank);
         lease_seconds_write(&more, busy - before);
         tally_step(r->host->done, busy - before);
-        lease_faults_write(&more, plan_faults(l->l), (int32_t)plan_sequences(l->l));
+        lease_faults_write(&more, plan_faults(l->plan), (int32_t)plan_sequences(l->plan));
         const err torn = e;
         if (answer_send(r->control, MSG_DONE, number, &torn, buf_span(&more), &e)) hosted_end(r, &e);
         if (torn.code == ERR_UNAVAILABLE) hosted_end(r, &torn);
