@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "serve/fields.h"
+#include "serve/reply_form.h"
 
 #include <fcntl.h>
 
@@ -84,6 +85,32 @@ static void every_field_is_read_by_its_row(void **state)
         }
         if (r->fields) expect_error(400, send_field(r, "no_such_field", "1"), "no_such_field", "unknown_field");
     }
+}
+
+static bool has_field(const route *r, const char *name)
+{
+    for (const field *f = r->fields; f->name; f++)
+        if (strcmp(f->name, name) == 0 && f->type != FIELD_IGNORE) return true;
+    return false;
+}
+
+/* A reply form has what the fields of its route may ask it for. */
+static void every_reply_form_is_whole(void **state)
+{
+    int n = 0;
+    (void)state;
+    for (int i = 0; i < route_count; i++) {
+        const route *r = route_all[i];
+        const reply_form *f = r->reply;
+        assert_true(f || r->handle != completion_handle);
+        if (!f) continue;
+        n++;
+        if (!f->prefix || !f->read_prompts || !f->events || !f->whole || !f->error)
+            fail_msg("%s lacks a part", r->path);
+        if (has_field(r, "return_progress") && !f->reading) fail_msg("%s does not say how far it has read", r->path);
+        if (f->usage && !(f->object[0] && f->object[1])) fail_msg("chunks of %s have no object", r->path);
+    }
+    assert_int_equal(n, 6);
 }
 
 /* What clients send with every request and nobody here reads; null is nothing. */
@@ -746,6 +773,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_route_is_found_and_documented),
         cmocka_unit_test(every_field_is_read_by_its_row),
+        cmocka_unit_test(every_reply_form_is_whole),
         cmocka_unit_test(fields_without_effect),
         cmocka_unit_test(heads_are_judged),
         cmocka_unit_test(pages_from_elsewhere),

@@ -2,18 +2,11 @@
 #include "base/mem.h"
 #include "serve/api_list.h"
 #include "serve/chat_request.h"
-#include "serve/completion.h"
-
-static void handle_chat(server *s, exchange *x)
-{
-    request r;
-    if (request_read(s, x, &r)) completion_start(s, x, &r);
-    request_free(&r);
-}
+#include "serve/reply_form.h"
 
 static void handle_apply_template(server *s, exchange *x)
 {
-    request r = {.generation_prompt = true};
+    request r = {.chat.generation_prompt = true};
     jinja_output text = {0};
     token_list ids = {0};
     r.body = body_read(s, x, &r);
@@ -35,7 +28,8 @@ const route route_chat = {.method = "POST",
                           .path = "/v1/chat/completions",
                           .needs_engine = true,
                           .fields = chat_fields,
-                          .handle = handle_chat};
+                          .reply = &chat_form,
+                          .handle = completion_handle};
 const route route_apply_template = {.method = "POST",
                                     .path = "/apply-template",
                                     .needs_engine = true,

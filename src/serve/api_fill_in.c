@@ -3,19 +3,19 @@
 
 #include "base/mem.h"
 #include "serve/api_list.h"
-#include "serve/completion.h"
+#include "serve/reply_form.h"
 
 #include <string.h>
 
 enum { EXTRAS_MAX = 1024 };
 
-const field fill_in_fields[] = {
+static const field fill_in_fields[] = {
     REQUEST_FIELDS,
     NATIVE_FIELDS,
-    REQUEST_FIELD("prompt", FIELD_TEXT, fill.start),
-    REQUEST_FIELD("input_prefix", FIELD_TEXT, fill.prefix),
-    REQUEST_FIELD("input_suffix", FIELD_TEXT, fill.suffix),
-    REQUEST_FIELD("input_extra", FIELD_NODE, fill.extra),
+    REQUEST_FIELD("prompt", FIELD_TEXT, text.middle),
+    REQUEST_FIELD("input_prefix", FIELD_TEXT, text.input_prefix),
+    REQUEST_FIELD("input_suffix", FIELD_TEXT, text.input_suffix),
+    REQUEST_FIELD("input_extra", FIELD_NODE, text.input_extra),
     /* editors send these too */
     {.name = "samplers", .type = FIELD_IGNORE},
     {.name = "n_indent", .type = FIELD_IGNORE},
@@ -46,7 +46,10 @@ static bool find_marks(const tokenizer *t, int32_t id[3])
     return false;
 }
 
-bool fill_in_asked(const request *r) { return r->fill.prefix || r->fill.suffix || (r->suffix && *r->suffix); }
+bool fill_in_asked(const request *r)
+{
+    return r->text.input_prefix || r->text.input_suffix || (r->text.suffix && *r->text.suffix);
+}
 
 static int add_text(const tokenizer *t, const char *text, token_list *out, err *e)
 {
@@ -103,10 +106,15 @@ static int add_parts(const tokenizer *t, const char *const text[3], token_list *
 bool fill_in_read(server *s, exchange *x, request *r)
 {
     const tokenizer *t = engine_tokenizer(s->g);
-    const bool own = r->fill.prefix || r->fill.suffix; /* /infill */
-    const char *at = own ? "input_prefix" : "suffix", *before = json_str(r->prompt_node, NULL);
-    const char *const text[3] = {own ? r->fill.prefix : before, own ? r->fill.suffix : r->suffix, r->fill.start};
+    const bool own = r->text.input_prefix || r->text.input_suffix; /* /infill */
+    const char *at = own ? "input_prefix" : "suffix", *before = json_str(r->text.prompt, NULL);
+    const char *const text[3] = {own ? r->text.input_prefix : before, own ? r->text.input_suffix : r->text.suffix,
+                                 r->text.middle};
     err e = {0};
+    if (!fill_in_asked(r)) {
+        reply_error(x, 400, "input_prefix", "missing_field", "input_prefix and input_suffix are missing");
+        return false;
+    }
     if (!t) {
         reply_error(x, 400, at, "no_tokenizer", "%s: this model has no tokenizer", at);
         return false;
@@ -115,23 +123,20 @@ bool fill_in_read(server *s, exchange *x, request *r)
         reply_error(x, 400, "suffix", "unsupported", "suffix: prompt must be one string, without echo");
         return false;
     }
-    r->prompts = mem_zero(1, sizeof *r->prompts);
-    r->n_prompts = r->prompts != NULL;
-    token_list *ids = r->prompts ? &r->prompts->ids : NULL;
+    r->made.prompts = mem_zero(1, sizeof *r->made.prompts);
+    r->made.n_prompts = r->made.prompts != NULL;
+    token_list *ids = r->made.prompts ? &r->made.prompts->ids : NULL;
     if (!ids) err_memory(&e, NULL);
-    else if (!add_bos(s, t, ids, &e) && !add_extras(x, t, r->fill.extra, ids, &e)) return false;
-    if (!e.code && !add_parts(t, text, ids, &e)) return request_check_length(s, x, r->prompts);
+    else if (!add_bos(s, t, ids, &e) && !add_extras(x, t, r->text.input_extra, ids, &e)) return false;
+    if (!e.code && !add_parts(t, text, ids, &e)) return request_check_length(s, x, r->made.prompts);
     reply_error(x, e.code == ERR_MEMORY ? 500 : 400, at, e.code == ERR_MEMORY ? NULL : "unsupported", "%s: %s", at,
                 e.msg);
     return false;
 }
 
-static void handle_fill_in(server *s, exchange *x)
-{
-    request r;
-    if (request_read(s, x, &r)) completion_start(s, x, &r);
-    request_free(&r);
-}
-
-const route route_fill_in = {
-    .method = "POST", .path = "/infill", .needs_engine = true, .fields = fill_in_fields, .handle = handle_fill_in};
+const route route_fill_in = {.method = "POST",
+                             .path = "/infill",
+                             .needs_engine = true,
+                             .fields = fill_in_fields,
+                             .reply = &fill_in_form,
+                             .handle = completion_handle};

@@ -5,9 +5,7 @@
 #pragma once
 #include "serve/request.h"
 
-extern const field fill_in_fields[]; /* of POST /infill */
-
 /* Whether the request is one to fill in. */
 bool fill_in_asked(const request *r);
-/* Makes its one prompt. False: the reply is in x. */
+/* reply_form.read_prompts: makes its one prompt. */
 bool fill_in_read(server *s, exchange *x, request *r);

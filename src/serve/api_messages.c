@@ -236,10 +236,8 @@ static void handle_messages(server *s, exchange *x)
         if (json_get(original, *k)) json_add_copy(to, *k, json_get(original, *k));
     if (to && f.stop) json_add_copy(to, "stop", f.stop);
     if (to) json_add_bool(to, "stream", f.stream);
-    const bool good = to && request_read_json(s, x, chat_fields, to, &r);
-    r.reply = &messages_form;
-    r.original = original;
-    if (good) completion_start(s, x, &r);
+    if (to && request_read_chat(s, x, to, original, &r)) completion_start(s, x, &r);
+    if (!to) json_free(original);
     request_free(&r);
 }
 
@@ -247,7 +245,7 @@ static void handle_count(server *s, exchange *x)
 {
     messages_fields f = {0};
     json *original = NULL, *to = convert(s, x, &f, &original);
-    request r = {.generation_prompt = true, .body = to, .original = original};
+    request r = {.chat.generation_prompt = true, .body = to, .original = original};
     jinja_output text = {0};
     token_list ids = {0};
     const bool good = to && fields_read(x, chat_fields, false, to, &r) && chat_prompt_make(s, x, &r, &text, &ids);
@@ -265,6 +263,7 @@ const route route_messages = {.method = "POST",
                               .path = "/v1/messages",
                               .needs_engine = true,
                               .fields = messages_rows,
+                              .reply = &messages_form,
                               .handle = handle_messages,
                               .error = messages_error_write};
 const route route_count_tokens = {.method = "POST",

@@ -199,21 +199,18 @@ static void handle_responses(server *s, exchange *x)
     responses_fields f = {0};
     request r = {0};
     json *original = body_read(s, x, &f), *to = original ? json_new_object() : NULL;
-    if (!to) {
-        json_free(original);
+    if (to && convert(x, &f, to)) {
+        if (request_read_chat(s, x, to, original, &r)) completion_start(s, x, &r);
+        request_free(&r);
         return;
     }
-    bool good = convert(x, &f, to);
-    if (good) good = request_read_json(s, x, chat_fields, to, &r);
-    else json_free(to);
-    r.reply = &responses_form;
-    r.original = original;
-    if (good) completion_start(s, x, &r);
-    request_free(&r);
+    json_free(to);
+    json_free(original);
 }
 
 const route route_responses = {.method = "POST",
                                .path = "/v1/responses",
                                .needs_engine = true,
                                .fields = responses_rows,
+                               .reply = &responses_form,
                                .handle = handle_responses};

@@ -24,11 +24,11 @@ static const field tokenize_rows[] = {
     {.name = "parse_special", .type = FIELD_NODE, AT(parse_special)},
     {.name = "with_pieces", .type = FIELD_BOOL, AT(with_pieces)},
     {.name = "return_token_strs", .type = FIELD_BOOL, AT(return_token_strs)},
-    {.name = "messages", .type = FIELD_NODE, AT(chat.messages_node)},
-    {.name = "tools", .type = FIELD_NODE, AT(chat.tools_node)},
-    {.name = "chat_template_kwargs", .type = FIELD_NODE, AT(chat.template_node)},
-    {.name = "add_generation_prompt", .type = FIELD_BOOL, AT(chat.generation_prompt)},
-    {.name = "continue_final_message", .type = FIELD_BOOL, AT(chat.continues_final)},
+    {.name = "messages", .type = FIELD_NODE, AT(chat.chat.messages)},
+    {.name = "tools", .type = FIELD_NODE, AT(chat.chat.tools)},
+    {.name = "chat_template_kwargs", .type = FIELD_NODE, AT(chat.chat.template_kwargs)},
+    {.name = "add_generation_prompt", .type = FIELD_BOOL, AT(chat.chat.generation_prompt)},
+    {.name = "continue_final_message", .type = FIELD_BOOL, AT(chat.chat.continues_final)},
     {NULL},
 };
 
@@ -110,13 +110,13 @@ static bool encode(server *s, exchange *x, const tokenizer *t, const tokenize_fi
     if (f->parse_special && json_type(f->parse_special) != JSON_BOOL)
         return field_wrong_type(x, "parse_special", "true or false", f->parse_special);
     const bool parses = json_bool(f->parse_special, true); /* as in completions */
-    const bool adds = f->content ? f->add_special : json_bool(special, !f->chat.messages_node);
+    const bool adds = f->content ? f->add_special : json_bool(special, !f->chat.chat.messages);
     int flags = (adds ? TOKENIZE_SPECIAL : 0) | (parses ? TOKENIZE_PARSE : 0);
-    if (!!f->content + !!f->prompt + !!f->chat.messages_node > 1) {
+    if (!!f->content + !!f->prompt + !!f->chat.chat.messages > 1) {
         reply_error(x, 400, "prompt", "invalid_value", "content, prompt and messages: one of them");
         return false;
     }
-    if (f->chat.messages_node) {
+    if (f->chat.chat.messages) {
         jinja_output out = {0};
         const bool begun = !adds || !tokenizer_encode(t, span_of("", 0), TOKENIZE_SPECIAL, ids, &e);
         const bool good = begun && chat_prompt_make(s, x, &f->chat, &out, ids);
@@ -135,7 +135,7 @@ static bool encode(server *s, exchange *x, const tokenizer *t, const tokenize_fi
 
 static void handle_tokenize(server *s, exchange *x)
 {
-    tokenize_fields f = {.chat = {.generation_prompt = true}};
+    tokenize_fields f = {.chat = {.chat = {.generation_prompt = true}}};
     token_list ids = {0};
     json *body = body_read(s, x, &f);
     const tokenizer *t = body && exchange_check_model(s, x, f.model) ? tokenizer_of(s, x) : NULL;

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "serve/chat_request.h"
 #include "serve/completion_json.h"
+#include "serve/reply_form.h"
 
 #include <math.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 bool chat_take(job *j, choice *c, size_t upto)
 {
     chat_part *p = &c->chat;
-    if (!p->parser && call_parser_open(&p->parser, &j->req.chat->parse, NULL)) return false;
+    if (!p->parser && call_parser_open(&p->parser, &j->req.made.parse, NULL)) return false;
     if (upto < p->taken) upto = p->taken;
     const span more = span_of(c->answer.text.p + p->taken, upto - p->taken);
     const size_t before = p->message.reasoning.n;
@@ -78,7 +79,7 @@ static void write_logprobs(buf *out, const job *j, choice *c, size_t upto)
         if (!first) buf_byte(out, ',');
         write_token(out, j, t->id, t->logprob);
         buf_str(out, ",\"top_logprobs\":[");
-        for (int32_t k = 0; k < t->n_top && k < j->req.top_logprobs; k++) {
+        for (int32_t k = 0; k < t->n_top && k < j->req.chat.top_logprobs; k++) {
             const top_logprob *best = &c->top[t->first_top + (size_t)k];
             if (k) buf_byte(out, ',');
             write_token(out, j, best->id, best->logprob);
@@ -100,7 +101,7 @@ static void write_call(buf *out, const tool_call *t, int index)
     buf_str(out, "}}");
 }
 
-void chat_choice_write(buf *out, const job *j, choice *c, int index)
+static void write_choice(buf *out, const job *j, choice *c, int index)
 {
     const chat_message *m = &c->chat.message;
     buf_printf(out, "{\"index\":%d,\"message\":{\"role\":\"assistant\",\"content\":", index);
@@ -172,10 +173,10 @@ static void write_chunk(buf *out, job *j, choice *c, size_t upto, bool last)
     else write_logprobs(out, j, c, upto);
     buf_printf(out, ",\"finish_reason\":%s", last ? finish_word(c) : "null");
     reply_extras_write(out, j, c, c->index, last);
-    buf_str(out, j->req.include_usage ? "}],\"usage\":null}\n\n" : "}]}\n\n");
+    buf_str(out, j->req.made.include_usage ? "}],\"usage\":null}\n\n" : "}]}\n\n");
 }
 
-void chat_chunk_write(buf *out, job *j, choice *c, size_t upto)
+static void write_events(buf *out, job *j, choice *c, size_t upto)
 {
     const chat_part *p = &c->chat;
     const bool tokens = j->req.logprobs >= 0 && c->tokens_sent < c->tokens.n &&
@@ -186,3 +187,25 @@ void chat_chunk_write(buf *out, job *j, choice *c, size_t upto)
     if (c->answer.finish) write_chunk(out, j, c, upto, true);
     c->sent = upto;
 }
+
+static void write_whole(buf *out, job *j) { reply_whole_write(out, j, write_choice); }
+
+static void write_usage(buf *out, const job *j)
+{
+    int64_t reasoning = 0;
+    for (size_t i = 0; i < j->n_choices; i++) reasoning += j->choices[i].chat.reasoning_tokens;
+    reply_usage_write(out, j);
+    buf_printf(out, ",\"completion_tokens_details\":{\"reasoning_tokens\":%lld}}", (long long)reasoning);
+}
+
+const reply_form chat_form = {.prefix = "chatcmpl-",
+                              .object = {"chat.completion", "chat.completion.chunk"},
+                              .adapt = chat_request_adapt,
+                              .read_prompts = chat_prompt_read,
+                              .done = true,
+                              .take = chat_take,
+                              .events = write_events,
+                              .reading = reply_reading_write,
+                              .whole = write_whole,
+                              .usage = write_usage,
+                              .error = reply_error_event_write};

@@ -11,12 +11,12 @@
 enum { MESSAGES_MAX = 1 << 16, TOOLS_MAX = 1024, NAME_BYTES = 64 };
 
 #define TEMPLATE_FIELDS                                                                                                \
-    REQUEST_FIELD("messages", FIELD_NODE, messages_node), REQUEST_FIELD("tools", FIELD_NODE, tools_node),              \
-        REQUEST_FIELD("tool_choice", FIELD_NODE, tool_choice_node),                                                    \
-        REQUEST_FIELD("chat_template_kwargs", FIELD_NODE, template_node),                                              \
-        REQUEST_FIELD("reasoning_effort", FIELD_TEXT, reasoning_effort),                                               \
-        REQUEST_FIELD("add_generation_prompt", FIELD_BOOL, generation_prompt),                                         \
-        REQUEST_FIELD("continue_final_message", FIELD_BOOL, continues_final)
+    REQUEST_FIELD("messages", FIELD_NODE, chat.messages), REQUEST_FIELD("tools", FIELD_NODE, chat.tools),              \
+        REQUEST_FIELD("tool_choice", FIELD_NODE, chat.tool_choice),                                                    \
+        REQUEST_FIELD("chat_template_kwargs", FIELD_NODE, chat.template_kwargs),                                       \
+        REQUEST_FIELD("reasoning_effort", FIELD_TEXT, chat.reasoning_effort),                                          \
+        REQUEST_FIELD("add_generation_prompt", FIELD_BOOL, chat.generation_prompt),                                    \
+        REQUEST_FIELD("continue_final_message", FIELD_BOOL, chat.continues_final)
 
 const field chat_fields[] = {
     REQUEST_FIELDS,
@@ -28,15 +28,15 @@ const field chat_fields[] = {
      .min = -1,
      .max = 1 << 30,
      .never_zero = true},
-    REQUEST_FIELD("logprobs", FIELD_BOOL, logprobs_asked),
-    REQUEST_NUMBER("top_logprobs", FIELD_INT, top_logprobs, 0, REQUEST_LOGPROBS_MAX),
-    REQUEST_FIELD("parallel_tool_calls", FIELD_BOOL, parallel_calls),
+    REQUEST_FIELD("logprobs", FIELD_BOOL, chat.logprobs),
+    REQUEST_NUMBER("top_logprobs", FIELD_INT, chat.top_logprobs, 0, REQUEST_LOGPROBS_MAX),
+    REQUEST_FIELD("parallel_tool_calls", FIELD_BOOL, chat.parallel_calls),
     {.name = "add_special_tokens", .type = FIELD_ONLY, .only = "false"}, /* the template writes them */
     {.name = "parse_special", .type = FIELD_ONLY, .only = "false"},
     {.name = "echo", .type = FIELD_ONLY, .only = "false"},
     {NULL},
 };
-const field chat_template_fields[] = {REQUEST_FIELD("model", FIELD_TEXT, model), TEMPLATE_FIELDS, {NULL}};
+const field chat_template_fields[] = {REQUEST_FIELD("model", FIELD_TEXT, asked.model), TEMPLATE_FIELDS, {NULL}};
 
 static bool refuse(exchange *x, const char *at, const char *code, const char *why)
 {
@@ -44,21 +44,13 @@ static bool refuse(exchange *x, const char *at, const char *code, const char *wh
     return false;
 }
 
-chat_job *chat_job_new(server *s, exchange *x, request *r)
+bool chat_request_adapt(exchange *x, request *r)
 {
-    (void)s;
-    if (json_get(r->body, "top_logprobs") && json_type(json_get(r->body, "top_logprobs")) != JSON_NULL &&
-        !r->logprobs_asked) {
-        refuse(x, "top_logprobs", "invalid_value", "it needs \"logprobs\": true");
-        return NULL;
-    }
-    if (r->logprobs_asked) r->logprobs = r->top_logprobs;
-    chat_job *j = mem_zero(1, sizeof *j);
-    if (!j) reply_error(x, 500, NULL, NULL, "out of memory");
-    return j;
+    if (json_type(json_get(r->body, "top_logprobs")) != JSON_NULL && !r->chat.logprobs)
+        return refuse(x, "top_logprobs", "invalid_value", "it needs \"logprobs\": true");
+    if (r->chat.logprobs) r->logprobs = r->chat.top_logprobs;
+    return true;
 }
-
-void chat_job_free(chat_job *j) { mem_free(j); }
 
 /* ---- messages ---- */
 
@@ -177,7 +169,7 @@ static bool check_message(server *s, exchange *x, const json *v)
 
 static bool check_messages(server *s, exchange *x, const request *r)
 {
-    const json *v = r->messages_node;
+    const json *v = r->chat.messages;
     if (!v) {
         reply_error(x, 400, "messages", "missing_field", "messages is missing");
         return false;
@@ -245,7 +237,7 @@ static const json *find_tool(const json *tools, const char *name)
 
 static bool check_tools(server *s, exchange *x, const request *r)
 {
-    const json *v = r->tools_node;
+    const json *v = r->chat.tools;
     if (!v) return true;
     if (json_type(v) != JSON_ARRAY) return field_wrong_type(x, "tools", "an array", v);
     if (json_count(v) > TOOLS_MAX) return refuse(x, "tools", "invalid_value", "too many");
@@ -259,8 +251,8 @@ typedef enum { TOOLS_NONE, TOOLS_AUTO, TOOLS_REQUIRED, TOOLS_NAMED, TOOLS_WRONG 
 /* What tool_choice says; the name of TOOLS_NAMED in *name. TOOLS_WRONG: the reply is in x. */
 static tool_use read_tool_choice(exchange *x, const request *r, const char **name)
 {
-    const json *v = r->tool_choice_node;
-    const bool any = json_count(r->tools_node) > 0;
+    const json *v = r->chat.tool_choice;
+    const bool any = json_count(r->chat.tools) > 0;
     const char *word = json_str(v, NULL);
     if (!v) return any ? TOOLS_AUTO : TOOLS_NONE;
     if (json_type(v) == JSON_OBJECT) {
@@ -270,7 +262,7 @@ static tool_use read_tool_choice(exchange *x, const request *r, const char **nam
             refuse(x, "tool_choice", "invalid_value", "expected {\"type\": \"function\", \"function\": {\"name\": …}}");
             return TOOLS_WRONG;
         }
-        if (find_tool(r->tools_node, *name)) return TOOLS_NAMED;
+        if (find_tool(r->chat.tools, *name)) return TOOLS_NAMED;
         reply_error(x, 400, "tool_choice", "invalid_value", "tool_choice: \"%.64s\" is not among the tools", *name);
         return TOOLS_WRONG;
     }
@@ -309,9 +301,9 @@ static void compile_calls(server *s, request *r, const call_forms *all, err *e)
     const token_trie *t = engine_token_trie(s->g, e);
     buf source = {0};
     if (t && !call_form_print(&source, all)) err_memory(e, NULL);
-    r->form = e->code ? NULL : form_cache_find(&s->forms, FORM_CALLS, buf_span(&source));
-    if (!e->code && !r->form && form_compile(&r->form, FORM_CALLS, buf_span(&source), t, e) == OK)
-        form_cache_add(&s->forms, r->form);
+    r->made.form = e->code ? NULL : form_cache_find(&s->forms, FORM_CALLS, buf_span(&source));
+    if (!e->code && !r->made.form && form_compile(&r->made.form, FORM_CALLS, buf_span(&source), t, e) == OK)
+        form_cache_add(&s->forms, r->made.form);
     buf_free(&source);
 }
 
@@ -326,33 +318,33 @@ static size_t refused_call(server *s, const call_forms *all)
         one.form += i;
         one.n = 1;
         compile_calls(s, &alone, &one, &e);
-        grammar_drop(alone.form);
+        grammar_drop(alone.made.form);
         if (e.code == ERR_FORMAT) break;
     }
     return i;
 }
 
-/* Makes r->form of the declared tools, or of one of them: what the text must be (required), or what it must be once it
- * begins a call. */
+/* Makes the form of the text from the declared tools, or one of them: what it must be (required), or what it must be
+ * once it begins a call. */
 static bool bind_calls(server *s, exchange *x, request *r, const call_format *f, tool_use use, const char *named)
 {
     const call_writing *w = &f->writing;
-    const size_t n = json_count(r->tools_node);
+    const size_t n = json_count(r->chat.tools);
     err e = {0};
     call_form *form = mem_zero(n, sizeof *form);
     call_forms all = {.form = form,
                       .open = w->open ? w->open : "",
                       .between = w->between ? w->between : "",
                       .close = w->close ? w->close : "",
-                      .several = r->parallel_calls && use != TOOLS_NAMED,
-                      .trigger = use == TOOLS_AUTO || r->chat->parse.thinking ? w->trigger : NULL,
+                      .several = r->chat.parallel_calls && use != TOOLS_NAMED,
+                      .trigger = use == TOOLS_AUTO || r->made.parse.thinking ? w->trigger : NULL,
                       .required = use != TOOLS_AUTO,
                       .key = w->key,
                       .value = w->value,
                       .end = w->end,
                       .special = f->special};
     if (!form) err_memory(&e, NULL);
-    for (const json *tool = json_first(r->tools_node); tool && form; tool = json_next(tool)) {
+    for (const json *tool = json_first(r->chat.tools); tool && form; tool = json_next(tool)) {
         const char *name = json_str(json_path(tool, "function.name"), "");
         if (named && strcmp(name, named) != 0) continue;
         char *before = with_name(w->before, name);
@@ -361,11 +353,11 @@ static bool bind_calls(server *s, exchange *x, request *r, const call_format *f,
     }
     if (!e.code) compile_calls(s, r, &all, &e);
     const size_t refused = e.code == ERR_FORMAT ? refused_call(s, &all) : all.n;
-    const json *culprit = named ? find_tool(r->tools_node, named) : json_at(r->tools_node, refused);
+    const json *culprit = named ? find_tool(r->chat.tools, named) : json_at(r->chat.tools, refused);
     for (size_t i = 0; i < all.n; i++) mem_free((char *)form[i].before);
     mem_free(form);
-    r->chat->parse.bound = !e.code;
-    r->chat->parse.required = all.required;
+    r->made.parse.bound = !e.code;
+    r->made.parse.required = all.required;
     if (!e.code) return true;
     if (e.code == ERR_MEMORY) reply_err(x, NULL, &e);
     else if (refused == all.n) reply_error(x, 400, "tools", "invalid_value", "tools: %s", e.msg);
@@ -380,10 +372,10 @@ static bool read_calls(server *s, exchange *x, request *r, tool_use use, const c
 {
     const call_format *f = chat_template_calls(s->chat);
     const bool bound = use == TOOLS_REQUIRED || use == TOOLS_NAMED;
-    r->chat->parse.format = use == TOOLS_NONE && f->body != CALL_CHANNELS ? NULL : f; /* channels are in every text */
+    r->made.parse.format = use == TOOLS_NONE && f->body != CALL_CHANNELS ? NULL : f; /* channels are in every text */
     if (use == TOOLS_NONE) return true;
-    if (r->form && !bound) return true; /* the text has another form already */
-    if (r->form) return refuse(x, "tool_choice", "invalid_value", "a call that is required has a form of its own");
+    if (r->made.form && !bound) return true; /* the text has another form already */
+    if (r->made.form) return refuse(x, "tool_choice", "invalid_value", "a call that is required has a form of its own");
     if (r->beams > 1) return refuse(x, "tools", "unsupported", "not with beams");
     return bind_calls(s, x, r, f, use, named);
 }
@@ -400,21 +392,21 @@ static bool check_template(server *s, exchange *x, const request *r)
         reply_error(x, 400, NULL, "unsupported", "%s", s->chat_why.msg);
         return false;
     }
-    if (r->template_node && json_type(r->template_node) != JSON_OBJECT)
-        return field_wrong_type(x, "chat_template_kwargs", "an object", r->template_node);
-    if (r->continues_final && json_bool(json_get(r->body, "add_generation_prompt"), false))
+    if (r->chat.template_kwargs && json_type(r->chat.template_kwargs) != JSON_OBJECT)
+        return field_wrong_type(x, "chat_template_kwargs", "an object", r->chat.template_kwargs);
+    if (r->chat.continues_final && json_bool(json_get(r->body, "add_generation_prompt"), false))
         return refuse(x, "continue_final_message", "invalid_value", "not together with add_generation_prompt");
     return true;
 }
 
 static bool apply(server *s, exchange *x, const request *r, bool with_tools, jinja_output *text, token_list *ids)
 {
-    const chat_input in = {.messages = r->messages_node,
-                           .tools = with_tools ? r->tools_node : NULL,
-                           .kwargs = r->template_node,
-                           .reasoning_effort = r->reasoning_effort,
-                           .add_generation_prompt = r->generation_prompt,
-                           .continue_final = r->continues_final,
+    const chat_input in = {.messages = r->chat.messages,
+                           .tools = with_tools ? r->chat.tools : NULL,
+                           .kwargs = r->chat.template_kwargs,
+                           .reasoning_effort = r->chat.reasoning_effort,
+                           .add_generation_prompt = r->chat.generation_prompt,
+                           .continue_final = r->chat.continues_final,
                            .now = time(NULL)};
     err e = {0};
     int rc = chat_template_apply(s->chat, &in, text, &e);
@@ -428,7 +420,7 @@ static bool apply(server *s, exchange *x, const request *r, bool with_tools, jin
 bool chat_prompt_make(server *s, exchange *x, const request *r, jinja_output *text, token_list *ids)
 {
     const char *name = NULL;
-    if (!exchange_check_model(s, x, r->model) || !check_template(s, x, r) || !check_messages(s, x, r) ||
+    if (!exchange_check_model(s, x, r->asked.model) || !check_template(s, x, r) || !check_messages(s, x, r) ||
         !check_tools(s, x, r))
         return false;
     const tool_use use = read_tool_choice(x, r, &name);
@@ -442,21 +434,21 @@ bool chat_prompt_read(server *s, exchange *x, request *r)
     if (!check_template(s, x, r) || !check_messages(s, x, r) || !check_tools(s, x, r)) return false;
     const tool_use use = read_tool_choice(x, r, &name);
     if (use == TOOLS_WRONG) return false;
-    r->prompts = mem_zero(1, sizeof *r->prompts);
-    if (!r->prompts) {
+    r->made.prompts = mem_zero(1, sizeof *r->made.prompts);
+    if (!r->made.prompts) {
         reply_error(x, 500, NULL, NULL, "out of memory");
         return false;
     }
-    r->n_prompts = 1;
-    bool good = apply(s, x, r, use != TOOLS_NONE, &text, &r->prompts->ids);
+    r->made.n_prompts = 1;
+    bool good = apply(s, x, r, use != TOOLS_NONE, &text, &r->made.prompts->ids);
     if (good) {
-        r->chat->parse = (call_parser_options){
+        r->made.parse = (call_parser_options){
             .reasoning = chat_template_reasoning(s->chat),
-            .thinking = !r->continues_final && chat_template_thinks(s->chat, buf_span(&text.text)),
-            .one_call = !r->parallel_calls,
-            .tools = r->tools_node,
+            .thinking = !r->chat.continues_final && chat_template_thinks(s->chat, buf_span(&text.text)),
+            .one_call = !r->chat.parallel_calls,
+            .tools = r->chat.tools,
         };
-        good = read_calls(s, x, r, use, name) && request_check_length(s, x, r->prompts);
+        good = read_calls(s, x, r, use, name) && request_check_length(s, x, r->made.prompts);
     }
     jinja_output_free(&text);
     return good;

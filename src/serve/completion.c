@@ -1,11 +1,9 @@
 /* completion.c - see completion.h. Streams show text only when it is certain: no half character (the detokenizer sees
  * to that) and no beginning of a stop string. */
-#include "serve/completion_json.h"
+#include "serve/completion.h"
 
 #include "base/mem.h"
-#include "serve/chat_json.h"
-#include "serve/chat_request.h"
-#include "serve/native_json.h"
+#include "serve/completion_json.h"
 #include "serve/reply_form.h"
 
 #include <math.h>
@@ -102,43 +100,42 @@ static void fail_job(job *j, const char *why)
 /* A choice's end; the last one ends the reply. */
 static void end_reply(job *j)
 {
-    if (atomic_fetch_sub(&j->pending, 1) != 1) return;
-    bool live = stream_is_started(j->out);
-    j->scratch.n = 0;
     const reply_form *form = j->req.reply;
+    if (atomic_fetch_sub(&j->pending, 1) != 1) return;
     const int status = j->failed ? err_http(j->error_code) : 500;
-    if (j->failed && form && live) form->error(&j->scratch, status, j->error);
-    else if (j->failed && live) buf_str(&j->scratch, "data: ");
-    if (j->failed && !(form && live)) error_text(&j->scratch, status, NULL, error_word(j->error_code), j->error);
-    if (live && form) {
+    const char *code = error_word(j->error_code);
+    j->scratch.n = 0;
+    if (stream_is_started(j->out)) {
+        if (j->failed) form->error(&j->scratch, status, code, j->error);
+        else if (j->req.made.include_usage && form->usage) reply_usage_event_write(&j->scratch, j);
         if (form->done) buf_str(&j->scratch, "data: [DONE]\n\n");
-    } else if (live) {
-        if (j->failed) buf_str(&j->scratch, "\n\n");
-        else if (j->req.include_usage && !j->req.native) chunk_usage(&j->scratch, j);
-        if (!j->req.native) buf_str(&j->scratch, "data: [DONE]\n\n");
     } else {
-        if (!j->failed) (form ? form->whole : j->req.native ? native_write : completion_write)(&j->scratch, j);
+        if (j->failed) error_text(&j->scratch, status, NULL, code, j->error);
+        else form->whole(&j->scratch, j);
         stream_start(j->out, j->failed ? status : j->scratch.bad ? 500 : 200, "application/json", false);
     }
     stream_write(j->out, j->scratch.p, j->scratch.n);
     stream_end(j->out);
 }
 
+static void send_scratch(job *j)
+{
+    if (j->scratch.bad) fail_job(j, "out of memory");
+    else stream_write(j->out, j->scratch.p, j->scratch.n);
+}
+
 static void send_chunk(choice *c, size_t upto)
 {
     job *j = c->owner;
-    if (j->req.chat && !j->failed && !chat_take(j, c, upto)) fail_job(j, "out of memory");
+    const reply_form *form = j->req.reply;
+    if (form->take && !j->failed && !form->take(j, c, upto)) fail_job(j, "out of memory");
     if (!j->req.streams || j->failed) return;
     bool tokens_wait = j->req.logprobs >= 0 && c->tokens_sent < c->tokens.n &&
                        c->tokens.p[c->tokens_sent].offset < upto;
     if (upto == c->sent && !tokens_wait && !c->answer.finish) return;
     j->scratch.n = 0;
-    if (j->req.reply) j->req.reply->events(&j->scratch, j, c);
-    else if (j->req.chat) chat_chunk_write(&j->scratch, j, c, upto);
-    else if (j->req.native) native_chunk_write(&j->scratch, j, c, upto);
-    else chunk_write(&j->scratch, j, c, upto);
-    if (j->scratch.bad) fail_job(j, "out of memory");
-    else stream_write(j->out, j->scratch.p, j->scratch.n);
+    form->events(&j->scratch, j, c, upto);
+    send_scratch(j);
 }
 
 static void end_choice(choice *c, finish_reason why)
@@ -196,17 +193,6 @@ static bool take_logprobs(choice *c, const token_event *ev)
            add_top(c, &c->tokens.p[c->tokens.n - 1], ev);
 }
 
-/* Streams how far the prompt has been read. */
-static bool send_reading(choice *c, const token_event *ev)
-{
-    job *j = c->owner;
-    j->scratch.n = 0;
-    (j->req.native ? native_reading_write : chunk_reading)(&j->scratch, j, c, ev->prompt_read);
-    if (j->scratch.bad) fail_job(j, "out of memory");
-    else stream_write(j->out, j->scratch.p, j->scratch.n);
-    return true;
-}
-
 /* Handles an event of one choice. False: the query ends. */
 static bool on_event(void *ctx, const token_event *ev)
 {
@@ -232,7 +218,12 @@ static bool on_event(void *ctx, const token_event *ev)
         end_choice(c, e.code ? FINISH_ERROR : c->answer.finish);
         return false;
     }
-    if (ev->prompt_read) return send_reading(c, ev);
+    if (ev->prompt_read) {
+        j->scratch.n = 0;
+        j->req.reply->reading(&j->scratch, j, c, ev->prompt_read);
+        send_scratch(j);
+        return true;
+    }
     if (ev->index < 0) return true;
     const size_t certain = answer_certain(&c->answer);
     send_chunk(c, certain > c->sent ? certain : c->sent);
@@ -301,38 +292,39 @@ static int new_job(job **out, server *s, exchange *x, request *r, err *e)
     j->srv = s;
     j->req = *r;
     *r = (request){0};
-    j->rules = (answer_rules){.stop = j->req.stop,
-                              .n_stop = j->req.n_stop,
+    j->rules = (answer_rules){.stop = j->req.made.stop,
+                              .n_stop = j->req.made.n_stop,
                               .min_tokens = j->req.min_tokens,
                               .shows_stop = j->req.shows_stop,
                               .keeps_ids = j->req.returns_ids || j->req.receipt,
-                              .wants = j->req.chat ? wants_mark : NULL,
-                              .ctx = j->req.chat ? &j->req.chat->parse : NULL};
+                              .wants = wants_mark,
+                              .ctx = &j->req.made.parse};
     j->began = x->began;
     j->created = time(NULL);
     uint64_t random[2] = {0};
     if (getrandom(random, sizeof random, 0) < 0) random[0] = atomic_fetch_add(&s->serial, 1);
-    const char *prefix = j->req.reply ? j->req.reply->prefix : j->req.chat ? "chatcmpl-" : "cmpl-";
-    snprintf(j->id, sizeof j->id, "%s%016llx%08x", prefix, (unsigned long long)random[0], (unsigned)random[1]);
+    snprintf(j->id, sizeof j->id, "%s%016llx%08x", j->req.reply->prefix, (unsigned long long)random[0],
+             (unsigned)random[1]);
     int rc = stream_open(&j->out, &(stream_owner){j, resume_job, cancel_job, free_job}, e);
     if (rc) {
         free_job(j);
         *out = NULL;
         return rc;
     }
-    size_t n = j->req.n_prompts * (size_t)j->req.drawn;
+    size_t n = j->req.made.n_prompts * (size_t)j->req.made.drawn;
     j->choices = mem_zero(n, sizeof *j->choices);
     if (!j->choices) return err_memory(e, NULL);
     j->n_choices = n;
     atomic_store(&j->pending, n + 1);
     for (size_t i = 0; i < n && !rc; i++)
-        rc = prepare_choice(j, &j->choices[i], (int)i, &j->req.prompts[i / (size_t)j->req.drawn], e);
+        rc = prepare_choice(j, &j->choices[i], (int)i, &j->req.made.prompts[i / (size_t)j->req.made.drawn], e);
     return rc;
 }
 
 query completion_query(const choice *c)
 {
     const request *r = &c->owner->req;
+    const request_made *m = &r->made;
     int64_t k = r->logprobs > r->prompt_logprobs ? r->logprobs : r->prompt_logprobs;
     if (r->best_of > 1 && r->beams == 1 && k < 0) k = 0; /* the best are found by them */
     query q = {.ids = c->from->ids.id,
@@ -342,31 +334,31 @@ query completion_query(const choice *c)
                .max_tokens = r->max_tokens,
                .min_tokens = r->min_tokens,
                .ignore_eos = r->ignore_eos,
-               .stop_ids = r->stop_ids.id,
-               .n_stop_ids = (int32_t)r->stop_ids.n,
-               .allowed = r->allowed,
-               .n_allowed = r->n_allowed,
-               .bad = r->bad.id,
-               .n_bad = (int32_t)r->bad.n,
+               .stop_ids = m->stop_ids.id,
+               .n_stop_ids = (int32_t)m->stop_ids.n,
+               .allowed = m->allowed,
+               .n_allowed = m->n_allowed,
+               .bad = m->bad.id,
+               .n_bad = (int32_t)m->bad.n,
                .sample = r->sample,
                .beams = (int32_t)r->beams,
                .n_best = r->beams > 1 ? (int32_t)r->n : 0,
-               .is_whole = r->beams > 1 && r->n_stop ? is_whole_text : NULL,
+               .is_whole = r->beams > 1 && m->n_stop ? is_whole_text : NULL,
                .length_penalty = r->length_penalty,
-               .early_stopping = r->early_stopping,
-               .bias = r->bias,
-               .n_bias = r->n_bias,
-               .constraint = r->form,
+               .early_stopping = m->early_stopping,
+               .bias = m->bias,
+               .n_bias = m->n_bias,
+               .constraint = m->form,
                .n_logprobs = (int32_t)k,
                .prompt_logprobs = c->prompt_tokens.n > 0,
                .tells_reading = r->tells_reading && r->streams && r->beams == 1,
-               .salt = r->salt,
+               .salt = m->salt,
                .priority = r->priority,
-               .owner = r->owner,
+               .owner = m->owner,
                .request = (uint64_t)(uintptr_t)c->owner,
                .on_token = r->beams > 1 ? on_beam_event : on_event,
                .ctx = (void *)c};
-    q.sample.choice = c->index % r->drawn;
+    q.sample.choice = c->index % m->drawn;
     return q;
 }
 
@@ -376,7 +368,8 @@ static int add_choice(job *j, choice *c, err *e)
     const request *r = &j->req;
     if (r->beams > 1 && c->index % r->n) return OK; /* of the search of the prompt's first */
     query q = completion_query(c);
-    if (r->beams == 1 && c->index % r->drawn) q.same_prompt_as = j->choices[c->index - c->index % r->drawn].query_id;
+    if (r->beams == 1 && c->index % r->made.drawn)
+        q.same_prompt_as = j->choices[c->index - c->index % r->made.drawn].query_id;
     const int64_t texts = r->beams > 1 ? r->n : 1;
     int rc = ERR_CANCELLED;
     pthread_mutex_lock(&j->lock);
@@ -400,8 +393,8 @@ void completion_start(server *s, exchange *x, request *r)
     for (size_t i = 0; i < (rc ? 0 : j->n_choices) && !rc; i++) rc = add_choice(j, &j->choices[i], &e);
     if (!rc) {
         x->later = j->out;
-        for (size_t i = 0; i < j->req.n_prompts; i++)
-            stream_count(j->out, (int64_t)(j->req.prompts[i].enc.n + j->req.prompts[i].ids.n), 0);
+        for (size_t i = 0; i < j->req.made.n_prompts; i++)
+            stream_count(j->out, (int64_t)(j->req.made.prompts[i].enc.n + j->req.made.prompts[i].ids.n), 0);
         end_reply(j); /* takes back the one that kept the reply open while queries were added */
         return;
     }
@@ -410,4 +403,11 @@ void completion_start(server *s, exchange *x, request *r)
     if (!j) return;
     stream_leave(j->out);
     stream_drop(j->out);
+}
+
+void completion_handle(server *s, exchange *x)
+{
+    request r;
+    if (request_read(s, x, &r)) completion_start(s, x, &r);
+    request_free(&r);
 }

@@ -75,6 +75,8 @@ struct job {
     bool gone;
 };
 
+/* A route's handler: reads its request, as its reply form says, and starts it. */
+void completion_handle(server *s, exchange *x);
 /* Takes the request over (it is freed with the job) and adds its queries; x->later or an error reply is set. */
 void completion_start(server *s, exchange *x, request *r);
 /* What the engine is asked for a choice; what it points to is the job's. */

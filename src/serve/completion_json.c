@@ -2,10 +2,11 @@
  * add up to the reply. Text is written by hand into one buffer: a chunk costs about a microsecond and no allocation. */
 #include "serve/completion_json.h"
 
-#include "serve/chat_json.h"
 #include "base/clock.h"
 #include "base/utf8.h"
 #include "engine/receipt.h"
+#include "serve/api_fill_in.h"
+#include "serve/reply_form.h"
 
 #include <math.h>
 #include <string.h>
@@ -168,11 +169,8 @@ static void write_prompt_logprobs(buf *out, const job *j, const choice *c)
 
 void reply_head_write(buf *out, const job *j)
 {
-    const char *object = !j->req.chat     ? "text_completion"
-                         : j->req.streams ? "chat.completion.chunk"
-                                          : "chat.completion";
-    buf_printf(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", j->id, object,
-               (long long)j->created);
+    buf_printf(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", j->id,
+               j->req.reply->object[j->req.streams], (long long)j->created);
     json_quote(out, span_str(server_model_name(j->srv)));
     buf_printf(out, ",\"system_fingerprint\":\"%s-%s\",\"choices\":[", j->srv->here.model, j->srv->here.arithmetic);
 }
@@ -241,13 +239,17 @@ static void write_choice(buf *out, const job *j, choice *c, int index, size_t up
     buf_byte(out, '}');
 }
 
-static void write_usage(buf *out, const job *j)
+static void write_whole_choice(buf *out, const job *j, choice *c, int index)
 {
-    int64_t given = 0, generated = 0, cached = 0, reasoning = 0;
+    write_choice(out, j, c, index, c->answer.text.n, true);
+}
+
+void reply_usage_write(buf *out, const job *j)
+{
+    int64_t given = 0, generated = 0, cached = 0;
     for (size_t i = 0; i < j->n_choices; i++) {
         generated += j->choices[i].answer.n_tokens;
-        reasoning += j->choices[i].chat.reasoning_tokens;
-        if (i % (size_t)j->req.drawn) continue; /* the choices of a prompt share it */
+        if (i % (size_t)j->req.made.drawn) continue; /* the choices of a prompt share it */
         given += (int64_t)(j->choices[i].from->enc.n + j->choices[i].from->ids.n);
         cached += j->choices[i].answer.cached;
     }
@@ -255,40 +257,52 @@ static void write_usage(buf *out, const job *j)
                "\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
                "\"prompt_tokens_details\":{\"cached_tokens\":%lld}",
                (long long)given, (long long)generated, (long long)(given + generated), (long long)cached);
-    if (j->req.chat)
-        buf_printf(out, ",\"completion_tokens_details\":{\"reasoning_tokens\":%lld}", (long long)reasoning);
+}
+
+static void write_usage(buf *out, const job *j)
+{
+    reply_usage_write(out, j);
     buf_byte(out, '}');
 }
 
-void chunk_write(buf *out, job *j, choice *c, size_t upto)
+static void write_events(buf *out, job *j, choice *c, size_t upto)
 {
     buf_str(out, "data: ");
     reply_head_write(out, j);
     write_choice(out, j, c, c->index, upto, c->answer.finish != FINISH_NONE);
-    buf_str(out, j->req.include_usage ? "],\"usage\":null}\n\n" : "]}\n\n");
+    buf_str(out, j->req.made.include_usage ? "],\"usage\":null}\n\n" : "]}\n\n");
 }
 
-void chunk_usage(buf *out, const job *j)
+/* ---- what other forms have too ---- */
+
+void reply_usage_event_write(buf *out, const job *j)
 {
     buf_str(out, "data: ");
     reply_head_write(out, j);
     buf_str(out, "],");
-    write_usage(out, j);
+    j->req.reply->usage(out, j);
     buf_str(out, "}\n\n");
 }
 
-void reply_reading_write(buf *out, const job *j, const choice *c, int64_t read)
+void reply_error_event_write(buf *out, int status, const char *code, const char *message)
+{
+    buf_str(out, "data: ");
+    error_text(out, status, NULL, code, message);
+    buf_str(out, "\n\n");
+}
+
+void reply_progress_write(buf *out, const job *j, const choice *c, int64_t read)
 {
     buf_printf(out, "\"prompt_progress\":{\"total\":%zu,\"cache\":%lld,\"processed\":%lld,\"time_ms\":%.3f}",
                c->from->ids.n, (long long)c->answer.cached, (long long)read, (clock_now() - j->began) * 1e3);
 }
 
-void chunk_reading(buf *out, const job *j, const choice *c, int64_t read)
+void reply_reading_write(buf *out, const job *j, const choice *c, int64_t read)
 {
     buf_str(out, "data: ");
     reply_head_write(out, j);
     buf_str(out, "],");
-    reply_reading_write(out, j, c, read);
+    reply_progress_write(out, j, c, read);
     buf_str(out, "}\n\n");
 }
 
@@ -297,30 +311,37 @@ static double mean_logprob(const choice *c)
     return c->logprob_sum / (double)(c->answer.n_tokens ? c->answer.n_tokens : 1);
 }
 
-/* The choices of one prompt that come back; with best_of those of highest mean log-probability, best first. */
-static void write_prompt_choices(buf *out, job *j, size_t which)
+void reply_whole_write(buf *out, job *j, void (*write)(buf *out, const job *j, choice *c, int index))
 {
-    const int n = (int)j->req.n, drawn = (int)j->req.drawn;
-    const bool sorts = j->req.best_of > 1 && j->req.beams == 1;
-    choice *all = &j->choices[which * (size_t)drawn];
-    bool used[REQUEST_CHOICES_MAX] = {false};
-    for (int i = 0; i < n; i++) {
-        int best = i;
-        for (int k = 0; k < drawn && sorts; k++)
-            if (!used[k] && (used[best] || mean_logprob(&all[k]) > mean_logprob(&all[best]))) best = k;
-        used[best] = true;
-        const int index = (int)which * n + i;
-        if (index) buf_byte(out, ',');
-        if (j->req.chat) chat_choice_write(out, j, &all[best], index);
-        else write_choice(out, j, &all[best], index, all[best].answer.text.n, true);
-    }
-}
-
-void completion_write(buf *out, job *j)
-{
+    const int n = (int)j->req.n, drawn = (int)j->req.made.drawn;
+    const bool sorts = j->req.best_of > 1 && j->req.beams == 1; /* then those of highest mean come back, best first */
     reply_head_write(out, j);
-    for (size_t i = 0; i < j->req.n_prompts; i++) write_prompt_choices(out, j, i);
+    for (int index = 0; index < (int)j->req.made.n_prompts * n; index++) {
+        choice *all = &j->choices[index / n * drawn], *best = &all[index % n];
+        for (int k = 0; k < drawn && sorts; k++)
+            if (!all[k].begun && (best->begun || mean_logprob(&all[k]) > mean_logprob(best))) best = &all[k];
+        if (index) buf_byte(out, ',');
+        write(out, j, best, index);
+    }
     buf_str(out, "],");
-    write_usage(out, j);
+    j->req.reply->usage(out, j);
     buf_byte(out, '}');
 }
+
+static void write_whole(buf *out, job *j) { reply_whole_write(out, j, write_whole_choice); }
+
+static bool read_prompts(server *s, exchange *x, request *r)
+{
+    return fill_in_asked(r) ? fill_in_read(s, x, r) : request_read_prompts(s, x, r);
+}
+
+const reply_form completion_form = {.prefix = "cmpl-",
+                                    .object = {"text_completion", "text_completion"},
+                                    .max_tokens = 16,
+                                    .read_prompts = read_prompts,
+                                    .done = true,
+                                    .events = write_events,
+                                    .reading = reply_reading_write,
+                                    .whole = write_whole,
+                                    .usage = write_usage,
+                                    .error = reply_error_event_write};

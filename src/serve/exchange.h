@@ -56,6 +56,7 @@ struct route {
     bool needs_engine;                   /* 503 until the model is loaded */
     bool is_probe;                       /* asked all the time: its line of the log is for --log-level debug */
     const field *fields;                 /* of its JSON body, closed by a row without a name; NULL: it takes none */
+    const struct reply_form *reply;      /* of text that is generated: reply_form.h; NULL: there is none */
     void (*handle)(server *s, exchange *x);
     /* its form of errors, as error_text; NULL: OpenAI's */
     bool (*error)(buf *out, int status, const char *at, const char *code, const char *message);

@@ -28,8 +28,9 @@ bool messages_error_write(buf *out, int status, const char *at, const char *code
     return buf_str(out, "}}");
 }
 
-static void write_error(buf *out, int status, const char *message)
+static void write_error(buf *out, int status, const char *code, const char *message)
 {
+    (void)code;
     buf_str(out, "event: error\ndata: ");
     messages_error_write(out, status, NULL, NULL, message);
     buf_str(out, "\n\n");
@@ -143,8 +144,9 @@ static void write_arguments(buf *out, chat_part *p)
     if (more.n) write_delta(out, p, "input_json_delta", "partial_json", more);
 }
 
-static void write_events(buf *out, job *j, choice *c)
+static void write_events(buf *out, job *j, choice *c, size_t upto)
 {
+    (void)upto; /* the message is as far */
     chat_part *p = &c->chat;
     const chat_message *m = &p->message;
     if (!c->begun) {
@@ -183,4 +185,10 @@ static void write_events(buf *out, job *j, choice *c)
     buf_str(out, "}\n\n");
 }
 
-const reply_form messages_form = {.prefix = "msg_", .events = write_events, .whole = write_whole, .error = write_error};
+const reply_form messages_form = {.prefix = "msg_",
+                                  .adapt = chat_request_adapt,
+                                  .read_prompts = chat_prompt_read,
+                                  .take = chat_take,
+                                  .events = write_events,
+                                  .whole = write_whole,
+                                  .error = write_error};

@@ -1,8 +1,9 @@
-/* native_json.c - see native_json.h. Members and their names: examples/server/README.md of llama.cpp. */
-#include "serve/native_json.h"
-
+/* native_json.c - choices in the form of llama.cpp's own endpoints. Members and their names:
+ * examples/server/README.md of llama.cpp. */
 #include "base/clock.h"
+#include "serve/api_fill_in.h"
 #include "serve/completion_json.h"
+#include "serve/reply_form.h"
 
 #include <string.h>
 
@@ -68,7 +69,7 @@ static void write_settings(buf *out, const job *j)
     json_add_bool(o, "ignore_eos", r->ignore_eos);
     json_add_bool(o, "stream", r->streams);
     json *stop = json_add_array(o, "stop");
-    for (int i = 0; i < r->n_stop; i++) json_add_str(stop, NULL, r->stop[i]);
+    for (int i = 0; i < r->made.n_stop; i++) json_add_str(stop, NULL, r->made.stop[i]);
     if (!json_print(out, o, false)) out->bad = true;
     json_free(o);
 }
@@ -111,7 +112,8 @@ static void write_end(buf *out, const job *j, const choice *c, int index)
     buf_byte(out, '}');
 }
 
-void native_chunk_write(buf *out, job *j, choice *c, size_t upto)
+/* The last event has everything. */
+static void write_events(buf *out, job *j, choice *c, size_t upto)
 {
     buf_str(out, "data: {\"content\":");
     json_quote(out, upto > c->sent ? span_of(c->answer.text.p + c->sent, upto - c->sent) : span_str(""));
@@ -126,17 +128,18 @@ void native_chunk_write(buf *out, job *j, choice *c, size_t upto)
     buf_str(out, "\n\n");
 }
 
-void native_reading_write(buf *out, const job *j, const choice *c, int64_t read)
+static void write_reading(buf *out, const job *j, const choice *c, int64_t read)
 {
     buf_printf(out,
                "data: {\"content\":\"\",\"tokens\":[],\"index\":%d,\"stop\":false,\"tokens_predicted\":0,"
                "\"tokens_evaluated\":%zu,",
                c->index, c->from->ids.n);
-    reply_reading_write(out, j, c, read);
+    reply_progress_write(out, j, c, read);
     buf_str(out, "}\n\n");
 }
 
-void native_write(buf *out, job *j)
+/* An object, or an array of them where there are several choices. */
+static void write_whole(buf *out, job *j)
 {
     const bool many = j->n_choices > 1;
     if (many) buf_byte(out, '[');
@@ -150,3 +153,16 @@ void native_write(buf *out, job *j)
     }
     if (many) buf_byte(out, ']');
 }
+
+static bool adapt(exchange *x, request *r)
+{
+    (void)x;
+    if (r->logprobs == 0) r->logprobs = -1; /* n_probs */
+    return true;
+}
+
+#define NATIVE_FORM                                                                                                    \
+    .prefix = "cmpl-", .returns_ids = true, .may_be_empty = true, .adapt = adapt, .events = write_events,              \
+    .reading = write_reading, .whole = write_whole, .error = reply_error_event_write
+const reply_form native_form = {NATIVE_FORM, .read_prompts = request_read_prompts};
+const reply_form fill_in_form = {NATIVE_FORM, .read_prompts = fill_in_read};

@@ -1,32 +1,17 @@
 /* request.c - see request.h. Everything a client can get wrong is found here, before the engine hears of it. */
+#include "serve/request.h"
+
 #include "engine/decoder_prompt.h"
 #include "engine/receipt.h"
-#include "serve/api_fill_in.h"
-#include "serve/chat_request.h"
-#include "serve/request.h"
 #include "sample/strategy.h"
+#include "serve/chat_request.h"
+#include "serve/reply_form.h"
 
 #include "base/mem.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define AT(member) .offset = offsetof(request, member)
-
-const field request_fields[] = {
-    REQUEST_FIELDS,
-    {.name = "prompt", .type = FIELD_NODE, AT(prompt_node)},
-    {.name = "decoder_prompt", .type = FIELD_NODE, AT(decoder_node)},
-    REQUEST_NUMBER("max_tokens", FIELD_INT, max_tokens, -1, 1 << 30),
-    REQUEST_NUMBER("logprobs", FIELD_INT, logprobs, 0, REQUEST_LOGPROBS_MAX),
-    {.name = "echo", .type = FIELD_BOOL, AT(echo)},
-    {.name = "suffix", .type = FIELD_TEXT, AT(suffix)},
-    {.name = "add_special_tokens", .type = FIELD_BOOL, AT(adds_special)},
-    {.name = "parse_special", .type = FIELD_BOOL, AT(parses_special)},
-    {.name = "parallel_tool_calls", .type = FIELD_IGNORE},
-    {NULL},
-};
 
 static bool out_of_memory(exchange *x)
 {
@@ -42,13 +27,14 @@ static bool add_stop(exchange *x, request *r, const json *v)
         reply_error(x, 400, "stop", "invalid_value", "stop: a stop string has 1 to %d bytes", REQUEST_STOP_BYTES);
         return false;
     }
-    r->stop[r->n_stop++] = text;
+    r->made.stop[r->made.n_stop++] = text;
     return true;
 }
 
-static bool read_stop(exchange *x, request *r)
+static bool read_stop(server *s, exchange *x, request *r)
 {
-    const json *v = r->stop_node;
+    (void)s;
+    const json *v = r->asked.stop;
     if (json_type(v) == JSON_NULL) return true;
     if (json_type(v) != JSON_ARRAY) return add_stop(x, r, v);
     if (json_count(v) > REQUEST_STOPS_MAX) {
@@ -61,9 +47,10 @@ static bool read_stop(exchange *x, request *r)
 }
 
 /* {"50256": -100}: ids as keys. */
-static bool read_bias(exchange *x, request *r, int32_t n_vocab)
+static bool read_bias(server *s, exchange *x, request *r)
 {
-    const json *v = r->bias_node;
+    const int32_t n_vocab = engine_describe(s->g)->n_vocab;
+    const json *v = r->asked.bias;
     if (json_type(v) == JSON_NULL) return true;
     if (json_type(v) != JSON_OBJECT) return field_wrong_type(x, "logit_bias", "an object", v);
     size_t n = json_count(v);
@@ -71,8 +58,8 @@ static bool read_bias(exchange *x, request *r, int32_t n_vocab)
         reply_error(x, 400, "logit_bias", "invalid_value", "logit_bias: at most %d entries", REQUEST_BIAS_MAX);
         return false;
     }
-    r->bias = mem_array(n, sizeof *r->bias);
-    if (!r->bias) return out_of_memory(x);
+    r->made.bias = mem_array(n, sizeof *r->made.bias);
+    if (!r->made.bias) return out_of_memory(x);
     for (const json *m = json_first(v); m; m = json_next(m)) {
         char *end;
         const char *key = json_key(m);
@@ -88,15 +75,17 @@ static bool read_bias(exchange *x, request *r, int32_t n_vocab)
                         "logit_bias: the bias of %ld must be a number from -100 to 100", id);
             return false;
         }
-        r->bias[r->n_bias++] = (logit_bias){(int32_t)id, (float)bias};
+        r->made.bias[r->made.n_bias++] = (logit_bias){(int32_t)id, (float)bias};
     }
     return true;
 }
 
-static bool read_stream_options(exchange *x, request *r)
+static bool read_stream_options(server *s, exchange *x, request *r)
 {
-    static const field rows[] = {{.name = "include_usage", .type = FIELD_BOOL, AT(include_usage)}, {NULL}};
-    const json *v = r->stream_options;
+    (void)s;
+    static const field rows[] = {
+        {.name = "include_usage", .type = FIELD_BOOL, .offset = offsetof(request, made.include_usage)}, {NULL}};
+    const json *v = r->asked.stream_options;
     if (json_type(v) == JSON_NULL) return true;
     if (json_type(v) != JSON_OBJECT) return field_wrong_type(x, "stream_options", "an object", v);
     if (!r->streams) {
@@ -107,9 +96,10 @@ static bool read_stream_options(exchange *x, request *r)
 }
 
 /* Rules between fields. */
-static bool check_together(exchange *x, const request *r)
+static bool check_together(server *s, exchange *x, request *r)
 {
-    if (r->max_tokens == 0 && !r->echo && r->prompt_logprobs < 0 && !r->native) {
+    (void)s;
+    if (r->max_tokens == 0 && !r->echo && r->prompt_logprobs < 0 && !r->reply->may_be_empty) {
         reply_error(x, 400, "max_tokens", "invalid_value", "max_tokens: 0 is possible only with \"echo\": true");
         return false;
     }
@@ -128,33 +118,47 @@ static bool check_together(exchange *x, const request *r)
     return true;
 }
 
-/* Reads early_stopping (true, false or "never"), and refuses fields that do not go with beams. */
-static bool read_beams(server *s, exchange *x, request *r)
+static bool read_form(server *s, exchange *x, request *r)
 {
-    const json *v = r->early_node;
+    return form_fields_read(s, x, &r->asked.form, &r->made.form);
+}
+
+/* Beams give whole texts: fields that say something of single draws or tokens do not go with them. */
+static bool check_beams(server *s, exchange *x, request *r)
+{
+    const struct {
+        const char *field;
+        bool given;
+    } others[] = {{"stream", r->streams},         {"best_of", r->best_of > 1},
+                  {"logprobs", r->logprobs >= 0}, {"prompt_logprobs", r->prompt_logprobs >= 0},
+                  {"logit_bias", r->made.n_bias}, {"allowed_token_ids", r->made.n_allowed},
+                  {"bad_words", r->made.bad.n},   {form_fields_given(&r->asked.form), r->made.form}};
+    const int most = engine_describe(s->g)->max_batch;
+    if (r->beams == 1) return true;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        if (!others[i].given) continue;
+        reply_error(x, 400, others[i].field, "unsupported", "%s: not with beams; they give whole texts",
+                    others[i].field);
+        return false;
+    }
+    if (r->beams > most)
+        reply_error(x, 400, "beams", "out_of_range", "beams: at most %d sequences run at once here", most);
+    else if (r->n > r->beams) reply_error(x, 400, "n", "out_of_range", "n: at most beams, which is %" PRId64, r->beams);
+    return r->beams <= most && r->n <= r->beams;
+}
+
+/* true, false or "never". */
+static bool read_early_stopping(server *s, exchange *x, request *r)
+{
+    const json *v = r->asked.early_stopping;
     const char *word = json_str(v, "never");
+    (void)s;
     if (json_type(v) > JSON_BOOL && (json_type(v) != JSON_STRING || strcmp(word, "never") != 0))
         return field_wrong_type(x, "early_stopping", "true, false or \"never\"", v);
-    r->early_stopping = json_type(v) == JSON_STRING ? BEAM_STOP_NEVER
-                        : json_bool(v, false)       ? BEAM_STOP_FIRST
-                                                    : BEAM_STOP_BETTER;
-    if (r->beams == 1) return true;
-    int most = engine_describe(s->g)->max_batch;
-    const char *at = r->streams                ? "stream"
-                     : r->best_of > 1          ? "best_of"
-                     : r->logprobs >= 0        ? "logprobs"
-                     : r->prompt_logprobs >= 0 ? "prompt_logprobs"
-                     : r->n_bias               ? "logit_bias"
-                     : r->n_allowed            ? "allowed_token_ids"
-                     : r->bad.n                ? "bad_words"
-                     : r->form                 ? text_rules_field(&r->rules)
-                                               : NULL;
-    if (at) reply_error(x, 400, at, "unsupported", "%s: not with beams; they give whole texts", at);
-    else if (r->beams > most)
-        reply_error(x, 400, at = "beams", "out_of_range", "beams: at most %d sequences run at once here", most);
-    else if (r->n > r->beams)
-        reply_error(x, 400, at = "n", "out_of_range", "n: at most beams, which is %" PRId64, r->beams);
-    return !at;
+    r->made.early_stopping = json_type(v) == JSON_STRING ? BEAM_STOP_NEVER
+                             : json_bool(v, false)       ? BEAM_STOP_FIRST
+                                                         : BEAM_STOP_BETTER;
+    return true;
 }
 
 static bool read_ids(exchange *x, const char *name, const json *array, token_list *out, int32_t n_vocab)
@@ -183,25 +187,26 @@ static bool read_id_list(exchange *x, const char *name, const json *v, token_lis
     return read_ids(x, name, v, out, n_vocab);
 }
 
-static bool read_stop_ids(exchange *x, request *r, int32_t n_vocab)
+static bool read_stop_ids(server *s, exchange *x, request *r)
 {
-    if (json_count(r->stop_ids_node) > REQUEST_WORDS_MAX) {
+    if (json_count(r->asked.stop_ids) > REQUEST_WORDS_MAX) {
         reply_error(x, 400, "stop_token_ids", "invalid_value", "stop_token_ids: at most %d", REQUEST_WORDS_MAX);
         return false;
     }
-    return read_id_list(x, "stop_token_ids", r->stop_ids_node, &r->stop_ids, n_vocab);
+    return read_id_list(x, "stop_token_ids", r->asked.stop_ids, &r->made.stop_ids, engine_describe(s->g)->n_vocab);
 }
 
-static bool read_allowed(exchange *x, request *r, int32_t n_vocab)
+static bool read_allowed(server *s, exchange *x, request *r)
 {
+    const int32_t n_vocab = engine_describe(s->g)->n_vocab;
     token_list ids = {0};
-    bool good = read_id_list(x, "allowed_token_ids", r->allowed_node, &ids, n_vocab);
-    if (good && json_type(r->allowed_node) == JSON_ARRAY) {
+    bool good = read_id_list(x, "allowed_token_ids", r->asked.allowed, &ids, n_vocab);
+    if (good && json_type(r->asked.allowed) == JSON_ARRAY) {
         const size_t words = ((size_t)n_vocab + 63) / 64;
-        r->allowed = mem_zero(words, sizeof *r->allowed);
-        good = r->allowed ? true : out_of_memory(x);
-        for (size_t i = 0; good && i < ids.n; i++) r->allowed[ids.id[i] / 64] |= (uint64_t)1 << ids.id[i] % 64;
-        r->n_allowed = (int32_t)words;
+        r->made.allowed = mem_zero(words, sizeof *r->made.allowed);
+        good = r->made.allowed ? true : out_of_memory(x);
+        for (size_t i = 0; good && i < ids.n; i++) r->made.allowed[ids.id[i] / 64] |= (uint64_t)1 << ids.id[i] % 64;
+        r->made.n_allowed = (int32_t)words;
         if (good && !ids.n) {
             reply_error(x, 400, "allowed_token_ids", "invalid_value", "allowed_token_ids: at least one id");
             good = false;
@@ -211,20 +216,20 @@ static bool read_allowed(exchange *x, request *r, int32_t n_vocab)
     return good;
 }
 
-/* The ids of a word, alone or behind a blank; appended to r->bad. *n: how many. */
+/* The ids of a word, alone or behind a blank; appended to r->made.bad. *n: how many. */
 static bool add_bad_word(server *s, exchange *x, request *r, const char *text, size_t *n)
 {
-    const size_t at = r->bad.n;
+    const size_t at = r->made.bad.n;
     err e = {0};
-    int rc = token_list_add(&r->bad, 0) ? OK : err_memory(&e, NULL);
-    if (!rc) rc = tokenizer_encode(engine_target_tokenizer(s->g), span_str(text), 0, &r->bad, &e);
+    int rc = token_list_add(&r->made.bad, 0) ? OK : err_memory(&e, NULL);
+    if (!rc) rc = tokenizer_encode(engine_target_tokenizer(s->g), span_str(text), 0, &r->made.bad, &e);
     if (rc) {
         reply_err(x, "bad_words", &e);
         return false;
     }
-    *n = r->bad.n - at - 1;
-    r->bad.id[at] = (int32_t)*n;
-    if (!*n) r->bad.n = at;
+    *n = r->made.bad.n - at - 1;
+    r->made.bad.id[at] = (int32_t)*n;
+    if (!*n) r->made.bad.n = at;
     return true;
 }
 
@@ -240,19 +245,20 @@ static bool read_bad_word(server *s, exchange *x, request *r, const json *v)
         reply_error(x, 400, "bad_words", "invalid_value", "bad_words: a word has 1 to %d bytes", REQUEST_STOP_BYTES);
         return false;
     }
-    size_t plain, spaced, at = r->bad.n;
+    size_t plain, spaced, at = r->made.bad.n;
     memcpy(text + 1, word, strlen(word) + 1);
     if (!add_bad_word(s, x, r, word, &plain)) return false;
-    const size_t second = r->bad.n;
+    const size_t second = r->made.bad.n;
     if (!add_bad_word(s, x, r, text, &spaced)) return false;
-    const int32_t *same = r->bad.id + r->bad.n - plain;
-    if (plain && spaced >= plain && !memcmp(same, r->bad.id + at + 1, plain * sizeof *same)) r->bad.n = second;
+    const int32_t *same = r->made.bad.id + r->made.bad.n - plain;
+    if (plain && spaced >= plain && !memcmp(same, r->made.bad.id + at + 1, plain * sizeof *same))
+        r->made.bad.n = second;
     return true;
 }
 
 static bool read_bad_words(server *s, exchange *x, request *r)
 {
-    const json *v = r->bad_node;
+    const json *v = r->asked.bad_words;
     if (json_type(v) == JSON_NULL) return true;
     if (json_type(v) != JSON_ARRAY) return field_wrong_type(x, "bad_words", "an array of strings", v);
     if (!engine_tokenizer(s->g) || json_count(v) > REQUEST_WORDS_MAX) {
@@ -276,7 +282,7 @@ static bool read_text(server *s, exchange *x, const request *r, const json *v, p
     }
     p->text = mem_str(text);
     if (!p->text) return out_of_memory(x);
-    const int flags = (r->adds_special ? TOKENIZE_SPECIAL : 0) | (r->parses_special ? TOKENIZE_PARSE : 0);
+    const int flags = (r->text.adds_special ? TOKENIZE_SPECIAL : 0) | (r->text.parses_special ? TOKENIZE_PARSE : 0);
     if (tokenizer_encode(t, span_str(text), flags, &p->ids, &e)) {
         reply_err(x, "prompt", &e);
         return false;
@@ -333,41 +339,40 @@ static bool read_prompt(server *s, exchange *x, const request *r, const json *v,
                 : json_type(v) == JSON_ARRAY
                     ? read_ids(x, "prompt", v, &p->ids, encoder ? info->n_enc_vocab : info->n_vocab)
                     : field_wrong_type(x, "prompt", "a string or an array of token ids", v);
-    if (!encoder && good && r->decoder_node) {
+    if (!encoder && good && r->text.decoder_prompt) {
         reply_error(x, 400, "decoder_prompt", "unsupported",
                     "decoder_prompt: this model has no encoder, prompt is all it takes");
         return false;
     }
-    return good && request_check_length(s, x, p) && (!encoder || read_decoder_prompt(s, x, r->decoder_node, p));
+    return good && request_check_length(s, x, p) && (!encoder || read_decoder_prompt(s, x, r->text.decoder_prompt, p));
 }
 
-/* A string, ids, or an array of either. */
-static bool read_prompts(server *s, exchange *x, request *r)
+bool request_read_prompts(server *s, exchange *x, request *r)
 {
-    const json *v = r->prompt_node;
+    const json *v = r->text.prompt;
     if (!v) {
         reply_error(x, 400, "prompt", "missing_field", "prompt is missing");
         return false;
     }
     bool many = json_type(v) == JSON_ARRAY && json_type(json_first(v)) != JSON_NUMBER;
     size_t n = many ? json_count(v) : 1;
-    if (n == 0 || n > REQUEST_PROMPTS_MAX || n * (size_t)r->drawn > REQUEST_PROMPTS_MAX) {
+    if (n == 0 || n > REQUEST_PROMPTS_MAX || n * (size_t)r->made.drawn > REQUEST_PROMPTS_MAX) {
         reply_error(x, 400, "prompt", "invalid_value", "prompt: an array of 1 to %d prompts, times n",
                     REQUEST_PROMPTS_MAX);
         return false;
     }
-    r->prompts = mem_zero(n, sizeof *r->prompts);
-    if (!r->prompts) return out_of_memory(x);
-    r->n_prompts = n;
-    if (!many) return read_prompt(s, x, r, v, r->prompts);
-    prompt *p = r->prompts;
+    r->made.prompts = mem_zero(n, sizeof *r->made.prompts);
+    if (!r->made.prompts) return out_of_memory(x);
+    r->made.n_prompts = n;
+    if (!many) return read_prompt(s, x, r, v, r->made.prompts);
+    prompt *p = r->made.prompts;
     for (const json *m = json_first(v); m; m = json_next(m))
         if (!read_prompt(s, x, r, m, p++)) return false;
     return true;
 }
 
 /* Fields override what the strategy says, wherever they stand. */
-static bool read_strategy(const server *s, exchange *x, request *r)
+static bool read_strategy(server *s, exchange *x, request *r)
 {
     err e = {0};
     if (!json_str(json_get(r->body, "strategy"), NULL)) return true;
@@ -380,7 +385,7 @@ static bool read_strategy(const server *s, exchange *x, request *r)
     return good;
 }
 
-static bool check_receipt(const server *s, exchange *x, const request *r)
+static bool check_receipt(server *s, exchange *x, request *r)
 {
     const query q = {.beams = (int32_t)r->beams};
     err e = {0};
@@ -389,81 +394,71 @@ static bool check_receipt(const server *s, exchange *x, const request *r)
     return false;
 }
 
-static void set_defaults(const server *s, const field *rows, request *r)
+static bool check_model(server *s, exchange *x, request *r) { return exchange_check_model(s, x, r->asked.model); }
+
+static void set_defaults(const server *s, const exchange *x, const field *rows, request *r)
 {
-    const bool chat = rows == chat_fields, fills = rows == fill_in_fields, native = fills || rows == native_fields;
-    *r = (request){.rows = rows,
+    const reply_form *reply = x->endpoint->reply;
+    *r = (request){.reply = reply,
+                   .rows = rows,
                    .n = 1,
                    .beams = 1,
                    .length_penalty = 1,
-                   .max_tokens = chat || native ? INT32_MAX : 16,
-                   .native = native,
-                   .returns_ids = native,
-                   .generation_prompt = true,
-                   .parallel_calls = true,
+                   .max_tokens = reply->max_tokens ? reply->max_tokens : INT32_MAX,
+                   .returns_ids = reply->returns_ids,
                    .logprobs = -1,
                    .prompt_logprobs = -1,
-                   .adds_special = true,
-                   .parses_special = true,
-                   .sample = s->o->sample};
+                   .sample = s->o->sample,
+                   .text = {.adds_special = true, .parses_special = true},
+                   .chat = {.generation_prompt = true, .parallel_calls = true}};
 }
 
-/* All that follows the plain fields. */
-static bool read_rest(server *s, exchange *x, request *r)
+/* All that follows the plain fields. Of several mistakes the first in this order is told. */
+static bool make_request(server *s, exchange *x, request *r)
 {
-    const bool chat = r->rows == chat_fields, fills = r->rows == fill_in_fields, native = r->native;
+    static bool (*const steps[])(server * s, exchange * x, request * r) = {
+        check_model,    read_stop, read_stream_options, check_together, read_bias,     read_stop_ids, read_allowed,
+        read_bad_words, read_form, read_early_stopping, check_beams,    read_strategy, check_receipt};
     if (r->max_tokens < 0) r->max_tokens = INT32_MAX; /* up to the context */
-    if (native && r->logprobs == 0) r->logprobs = -1;
-    if (chat && !(r->chat = chat_job_new(s, x, r))) return false;
-    if (!exchange_check_model(s, x, r->model) || !read_stop(x, r) || !read_stream_options(x, r) ||
-        !check_together(x, r))
-        return false;
-    const int32_t n_vocab = engine_describe(s->g)->n_vocab;
-    r->drawn = r->best_of ? r->best_of : r->n;
-    if (!read_bias(x, r, n_vocab) || !read_stop_ids(x, r, n_vocab) || !read_allowed(x, r, n_vocab) ||
-        !read_bad_words(s, x, r) || !text_rules_read(s, x, &r->rules, &r->form) || !read_beams(s, x, r))
-        return false;
-    if (!read_strategy(s, x, r) || !check_receipt(s, x, r)) return false;
+    if (r->reply->adapt && !r->reply->adapt(x, r)) return false;
+    r->made.drawn = r->best_of ? r->best_of : r->n;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        if (!steps[i](s, x, r)) return false;
     sample_seed_draw(&r->sample);
-    exchange_salt(s, x, r->cache_salt, r->salt);
-    r->owner = exchange_owner(s, x);
-    if (chat) return chat_prompt_read(s, x, r);
-    if (fills && !fill_in_asked(r)) {
-        reply_error(x, 400, "input_prefix", "missing_field", "input_prefix and input_suffix are missing");
-        return false;
-    }
-    return fill_in_asked(r) ? fill_in_read(s, x, r) : read_prompts(s, x, r);
+    exchange_salt(s, x, r->asked.cache_salt, r->made.salt);
+    r->made.owner = exchange_owner(s, x);
+    return r->reply->read_prompts(s, x, r);
 }
 
 bool request_read(server *s, exchange *x, request *r)
 {
-    set_defaults(s, x->endpoint->fields, r);
+    set_defaults(s, x, x->endpoint->fields, r);
     r->body = body_read(s, x, r);
-    return r->body && read_rest(s, x, r);
+    return r->body && make_request(s, x, r);
 }
 
-bool request_read_json(server *s, exchange *x, const field *rows, json *body, request *r)
+bool request_read_chat(server *s, exchange *x, json *chat, json *original, request *r)
 {
-    set_defaults(s, rows, r);
-    r->body = body;
-    if (body) return fields_read(x, rows, false, body, r) && read_rest(s, x, r);
-    return out_of_memory(x);
+    set_defaults(s, x, chat_fields, r);
+    r->body = chat;
+    r->original = original;
+    return fields_read(x, chat_fields, false, chat, r) && make_request(s, x, r);
 }
 
 void request_free(request *r)
 {
-    for (size_t i = 0; i < r->n_prompts; i++) {
-        mem_free(r->prompts[i].ids.id);
-        mem_free(r->prompts[i].enc.id);
-        mem_free(r->prompts[i].text);
+    request_made *m = &r->made;
+    for (size_t i = 0; i < m->n_prompts; i++) {
+        mem_free(m->prompts[i].ids.id);
+        mem_free(m->prompts[i].enc.id);
+        mem_free(m->prompts[i].text);
     }
-    mem_free(r->prompts);
-    mem_free(r->bias);
-    mem_free(r->stop_ids.id);
-    mem_free(r->bad.id);
-    mem_free(r->allowed);
-    grammar_drop(r->form);
-    chat_job_free(r->chat);
+    mem_free(m->prompts);
+    mem_free(m->bias);
+    mem_free(m->stop_ids.id);
+    mem_free(m->bad.id);
+    mem_free(m->allowed);
+    grammar_drop(m->form);
     json_free(r->body);
     json_free(r->original);
     *r = (request){0};

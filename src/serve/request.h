@@ -1,9 +1,10 @@
 /* request.h - a request for generated text: its JSON fields, checked, and its prompts as token ids. */
 #pragma once
+#include "chat/call_parser.h"
 #include "sample/sample.h"
 #include "serve/fields.h"
+#include "serve/form_fields.h"
 #include "serve/server.h"
-#include "serve/text_rules.h"
 
 enum {
     REQUEST_PROMPTS_MAX = 2048, /* prompts times n */
@@ -21,38 +22,36 @@ typedef struct prompt {
     char *text;     /* of `ids`, as the client wrote it; NULL: the client sent ids */
 } prompt;
 
-/* A member for each field of the endpoints that generate text, and below what is made of them. */
-typedef struct request {
-    json *body; /* strings below point into it */
-    /* plain fields */
-    const char *model, *suffix, *cache_salt;
-    const json *prompt_node, *decoder_node, *stop_node, *bias_node, *stream_options, *early_node;
-    const json *allowed_node, *stop_ids_node, *bad_node;
-    int64_t n, best_of, max_tokens, min_tokens;
-    int64_t logprobs, prompt_logprobs; /* -1: not asked for */
-    struct {
-        const char *prefix, *suffix, *start;
-        const json *extra;
-    } fill;      /* of /infill */
-    bool native; /* the reply has llama.cpp's form */
-    bool echo, streams, ignore_eos, shows_stop, returns_ids, receipt;
-    bool adds_special, parses_special; /* of prompts that are texts */
-    sample_params sample;
-    int64_t beams; /* 1: no beam search */
-    double length_penalty;
-    int64_t priority;
-    text_rules rules;
-    /* of chat */
-    const json *messages_node, *tools_node, *tool_choice_node, *template_node;
+/* Fields of every request for text that are read further; strings and nodes lie in the body. */
+typedef struct request_asked {
+    const char *model, *cache_salt;
+    const json *stop, *bias, *stream_options, *early_stopping, *allowed, *stop_ids, *bad_words;
+    form_fields form;
+} request_asked;
+
+/* Fields of requests whose prompt is a text. */
+typedef struct text_asked {
+    const json *prompt, *decoder_prompt;
+    bool adds_special, parses_special;
+    const char *suffix, *input_prefix, *input_suffix; /* the text is filled in between: api_fill_in.h */
+    const char *middle;                               /* how it begins */
+    const json *input_extra;
+} text_asked;
+
+/* Fields of chats. */
+typedef struct chat_asked {
+    const json *messages, *tools, *tool_choice, *template_kwargs;
     const char *reasoning_effort;
-    bool logprobs_asked, generation_prompt, continues_final, parallel_calls;
+    bool logprobs, generation_prompt, continues_final, parallel_calls;
     int64_t top_logprobs;
-    /* made from them */
+} chat_asked;
+
+/* What is made of the fields. */
+typedef struct request_made {
     uint8_t salt[SALT_BYTES];
     uint64_t owner; /* exchange_owner */
     bool include_usage;
-    bool tells_reading; /* a stream says how far the prompt has been read */
-    int64_t drawn;      /* choices of a prompt that are made, of which n come back */
+    int64_t drawn; /* choices of a prompt that are made, of which n come back */
     beam_stop early_stopping;
     prompt *prompts;
     size_t n_prompts;
@@ -64,11 +63,29 @@ typedef struct request {
     token_list bad;    /* query.bad */
     uint64_t *allowed; /* query.allowed */
     int32_t n_allowed;
-    grammar *form;                  /* of the text; NULL: any */
-    struct chat_job *chat;          /* NULL: no chat */
-    const struct reply_form *reply; /* of chats under other APIs; NULL: OpenAI's chat completions */
-    json *original;                 /* the body of such a request; `body` is what was made of it */
-    const field *rows;              /* of `body` */
+    grammar *form;             /* of the text; NULL: any */
+    call_parser_options parse; /* of a chat: how its texts are read */
+} request_made;
+
+/* Numbers and switches stand here as they were read; 0 and false where no default is said (set_defaults). */
+typedef struct request {
+    const struct reply_form *reply; /* of the route */
+    json *body;
+    json *original;     /* the body as the client sent it, where `body` was made from it; else NULL */
+    const field *rows;  /* of `body` */
+    int64_t n, best_of; /* best_of 0: n */
+    int64_t max_tokens, min_tokens;
+    int64_t logprobs, prompt_logprobs; /* -1: not asked for */
+    bool echo, streams, ignore_eos, shows_stop, returns_ids, receipt;
+    bool tells_reading; /* a stream says how far the prompt has been read */
+    sample_params sample;
+    int64_t beams; /* 1: no beam search */
+    double length_penalty;
+    int64_t priority;
+    request_asked asked;
+    text_asked text;
+    chat_asked chat;
+    request_made made;
 } request;
 
 /* Fields of all requests for text: rows of a table of this struct. */
@@ -89,22 +106,25 @@ typedef struct request {
      .min = low,                                                                                                       \
      .max = high},
 #define REQUEST_FIELDS                                                                                                 \
-    REQUEST_FIELD("model", FIELD_TEXT, model), REQUEST_NUMBER("n", FIELD_INT, n, 1, REQUEST_CHOICES_MAX),              \
+    REQUEST_FIELD("model", FIELD_TEXT, asked.model), REQUEST_NUMBER("n", FIELD_INT, n, 1, REQUEST_CHOICES_MAX),        \
         REQUEST_NUMBER("best_of", FIELD_INT, best_of, 1, REQUEST_CHOICES_MAX),                                         \
         REQUEST_NUMBER("min_tokens", FIELD_INT, min_tokens, 0, 1 << 30),                                               \
         REQUEST_NUMBER("prompt_logprobs", FIELD_INT, prompt_logprobs, 0, REQUEST_LOGPROBS_MAX),                        \
-        REQUEST_FIELD("stream", FIELD_BOOL, streams), REQUEST_FIELD("stream_options", FIELD_NODE, stream_options),     \
-        REQUEST_FIELD("stop", FIELD_NODE, stop_node), REQUEST_FIELD("ignore_eos", FIELD_BOOL, ignore_eos),             \
-        REQUEST_FIELD("stop_token_ids", FIELD_NODE, stop_ids_node),                                                    \
+        REQUEST_FIELD("stream", FIELD_BOOL, streams),                                                                  \
+        REQUEST_FIELD("stream_options", FIELD_NODE, asked.stream_options),                                             \
+        REQUEST_FIELD("stop", FIELD_NODE, asked.stop), REQUEST_FIELD("ignore_eos", FIELD_BOOL, ignore_eos),            \
+        REQUEST_FIELD("stop_token_ids", FIELD_NODE, asked.stop_ids),                                                   \
         REQUEST_FIELD("include_stop_str_in_output", FIELD_BOOL, shows_stop),                                           \
-        REQUEST_FIELD("allowed_token_ids", FIELD_NODE, allowed_node),                                                  \
-        REQUEST_FIELD("bad_words", FIELD_NODE, bad_node), REQUEST_FIELD("return_token_ids", FIELD_BOOL, returns_ids),  \
-        REQUEST_FIELD("receipt", FIELD_BOOL, receipt), REQUEST_FIELD("logit_bias", FIELD_NODE, bias_node),             \
+        REQUEST_FIELD("allowed_token_ids", FIELD_NODE, asked.allowed),                                                 \
+        REQUEST_FIELD("bad_words", FIELD_NODE, asked.bad_words),                                                       \
+        REQUEST_FIELD("return_token_ids", FIELD_BOOL, returns_ids), REQUEST_FIELD("receipt", FIELD_BOOL, receipt),     \
+        REQUEST_FIELD("logit_bias", FIELD_NODE, asked.bias),                                                           \
         REQUEST_FIELD("return_progress", FIELD_BOOL, tells_reading),                                                   \
         SAMPLE_PARAM_LIST(REQUEST_SAMPLE_FIELD) REQUEST_NUMBER("beams", FIELD_INT, beams, 1, BEAMS_MAX),               \
         REQUEST_NUMBER("length_penalty", FIELD_FLOAT, length_penalty, -100, 100),                                      \
-        REQUEST_FIELD("early_stopping", FIELD_NODE, early_node), REQUEST_FIELD("cache_salt", FIELD_TEXT, cache_salt),  \
-        REQUEST_NUMBER("priority", FIELD_INT, priority, -(1 << 30), 1 << 30), TEXT_RULE_FIELDS(request),               \
+        REQUEST_FIELD("early_stopping", FIELD_NODE, asked.early_stopping),                                             \
+        REQUEST_FIELD("cache_salt", FIELD_TEXT, asked.cache_salt),                                                     \
+        REQUEST_NUMBER("priority", FIELD_INT, priority, -(1 << 30), 1 << 30), FORM_FIELDS(request, asked.form),        \
         FIELDS_WITHOUT_EFFECT
 
 /* Fields of llama.cpp's own endpoints. */
@@ -117,14 +137,13 @@ typedef struct request {
         .name = "timings_per_token", .type = FIELD_IGNORE                                                              \
     }
 
-extern const field request_fields[];
-extern const field native_fields[]; /* of POST /completion */
-
-/* Reads the body of POST /v1/completions or /v1/chat/completions and tokenizes its prompts. False: the reply is in x.
- * Always request_free. */
+/* Reads the body of the route, in the reply form of which it is answered, and makes its prompts. False: the reply is in
+ * x. Always request_free. */
 bool request_read(server *s, exchange *x, request *r);
-/* The same of a body that was made from a request of another API, with the fields of `rows`; taken over. */
-bool request_read_json(server *s, exchange *x, const field *rows, json *body, request *r);
+/* The same of a chat that was made from a request of another API, the `original`; both are taken over. */
+bool request_read_chat(server *s, exchange *x, json *chat, json *original, request *r);
+/* Makes the prompts of a request that is no chat: a string, ids, or an array of either. False: the reply is in x. */
+bool request_read_prompts(server *s, exchange *x, request *r);
 /* Starts an empty prompt from BOS; one beyond the context is refused with both numbers. False: the reply is in x. */
 bool request_check_length(server *s, exchange *x, prompt *p);
 void request_free(request *r);

@@ -11,9 +11,9 @@ typedef enum { ITEM_NONE, ITEM_REASONING, ITEM_MESSAGE, ITEM_CALL } item_kind;
 /* What is written of an item; cut: the text ended within it by its length. */
 typedef enum { PART_ADDED, PART_DONE, PART_CUT } part_state;
 
-static void write_error(buf *out, int status, const char *message)
+static void write_error(buf *out, int status, const char *code, const char *message)
 {
-    (void)status;
+    (void)status, (void)code;
     buf_str(out, "event: error\ndata: {\"type\":\"error\",\"code\":\"server_error\",\"param\":null,\"message\":");
     json_quote(out, span_str(message));
     buf_str(out, "}\n\n");
@@ -113,7 +113,7 @@ static void write_response(buf *out, const job *j, bool ended)
     buf_printf(out,
                ",\"temperature\":%.6g,\"top_p\":%.6g,\"parallel_tool_calls\":%s,\"previous_response_id\":null,"
                "\"store\":false,\"truncation\":\"disabled\",\"usage\":",
-               j->req.sample.temperature, j->req.sample.top_p, j->req.parallel_calls ? "true" : "false");
+               j->req.sample.temperature, j->req.sample.top_p, j->req.chat.parallel_calls ? "true" : "false");
     if (ended) write_usage(out, c);
     else buf_str(out, "null");
     buf_byte(out, '}');
@@ -210,8 +210,9 @@ static void write_arguments(buf *out, const job *j, chat_part *p)
     if (more.n) write_text_event(out, j, p, "response.function_call_arguments.delta", "delta", more);
 }
 
-static void write_events(buf *out, job *j, choice *c)
+static void write_events(buf *out, job *j, choice *c, size_t upto)
 {
+    (void)upto; /* the message is as far */
     chat_part *p = &c->chat;
     const chat_message *m = &p->message;
     if (!c->begun) {
@@ -242,5 +243,11 @@ static void write_events(buf *out, job *j, choice *c)
     write_state(out, j, p, is_cut(c) ? "response.incomplete" : "response.completed", true);
 }
 
-const reply_form responses_form = {
-    .prefix = "resp_", .done = true, .events = write_events, .whole = write_whole, .error = write_error};
+const reply_form responses_form = {.prefix = "resp_",
+                                   .adapt = chat_request_adapt,
+                                   .read_prompts = chat_prompt_read,
+                                   .done = true,
+                                   .take = chat_take,
+                                   .events = write_events,
+                                   .whole = write_whole,
+                                   .error = write_error};

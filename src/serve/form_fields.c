@@ -1,6 +1,6 @@
-/* text_rules.c - see text_rules.h. Grammars are compiled here, on the listener's thread, or found among those of
+/* form_fields.c - see form_fields.h. Grammars are compiled here, on the listener's thread, or found among those of
  * earlier requests. */
-#include "serve/text_rules.h"
+#include "serve/form_fields.h"
 
 #include "sample/form_source.h"
 
@@ -125,7 +125,7 @@ static bool read_response_format(const target *to, const json *v)
     return compile_json(to, "response_format", FORM_SCHEMA, n.schema);
 }
 
-const char *text_rules_field(const text_rules *r)
+const char *form_fields_given(const form_fields *r)
 {
     return r->grammar              ? "grammar"
            : r->json_schema        ? "json_schema"
@@ -133,11 +133,11 @@ const char *text_rules_field(const text_rules *r)
                                    : "response_format";
 }
 
-bool text_rules_read(server *s, exchange *x, const text_rules *r, grammar **out)
+bool form_fields_read(server *s, exchange *x, const form_fields *r, grammar **out)
 {
     err e = {0};
     const int n = !!r->grammar + !!r->json_schema + !!r->structured_outputs + !!r->response_format;
-    const char *name = text_rules_field(r);
+    const char *name = form_fields_given(r);
     *out = NULL;
     if (!n) return true;
     if (n > 1)
