@@ -91,7 +91,10 @@ static void add_command(buf *out, const command *c)
             continue;
         }
         buf_printf(out, ".PP\n%s:\n", title);
-        for (size_t i = 0; i < n; i++) add_flag(out, &rows[i]);
+        for (size_t i = 0; i < n; i++) {
+            if (rows[i].heading) buf_printf(out, ".PP\n%s:\n", rows[i].heading);
+            add_flag(out, &rows[i]);
+        }
     }
     if (!c->notes) return;
     buf_str(out, ".PP\n.nf\n");

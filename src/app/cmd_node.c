@@ -49,8 +49,9 @@ static const param rows[] = {
                      "(default: all free memory)"),
     PARAM_ROW(node_flags, threads, PARAM_INT, .keeps_bits = true, .max = 1024, .alias = "t",
               .doc = "threads of a cpu device without a number (default: the cores this process may use)"),
-    PARAM_ROW(node_flags, as, PARAM_TEXT, .keeps_bits = true, .words = "GB/s,GOP/s",
-              .doc = "takes as long as a machine that reads and computes so much, sleeping: many on one for trials"),
+    PARAM_ROW(
+        node_flags, as, PARAM_TEXT, .keeps_bits = true, .words = "GB/s,GOP/s",
+        .doc = "simulates a machine that reads and computes so fast, by sleeping: many on one machine, for trials"),
     PARAM_ROW(node_flags, peer_timeout, PARAM_FLOAT, .keeps_bits = true, .otherwise = "3", .min = 0.1, .max = 3600,
               .doc = "seconds until a silent leader or node counts as dead; the longer of its own and the other side's "
                      "holds"),

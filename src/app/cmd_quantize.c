@@ -37,8 +37,10 @@ typedef struct quantize_options {
 static const param rows[] = {
     {"bits", PARAM_WORD, offsetof(quantize_flags, bits), NULL, 0, 0, "2|3|3.5|4|5|6|8", "bits of a weight's code",
      NULL},
-    {"block", PARAM_INT, offsetof(quantize_flags, block), "0", 0, 64, "32|64",
-     "weights that share a scale: the Inferflow paper's format of --bits and this block, for all matrices", NULL},
+    {"block", PARAM_INT, offsetof(quantize_flags, block), NULL, 0, 64, "32|64",
+     "weights that share a scale: the Inferflow paper's format of --bits and this block, for all matrices (default: "
+     "the best format of --bits)",
+     NULL},
     {"format", PARAM_TEXT, offsetof(quantize_flags, format), NULL, 0, 0, "TYPE",
      "type of all matrices, by name; an unknown name lists them", NULL},
     {"policy", PARAM_TEXT, offsetof(quantize_flags, policy), NULL, 0, 0, "FILE",

@@ -63,8 +63,9 @@ static const param own_rows[] = {
         .doc = "beams: divides scores by length to this power; larger prefers longer texts"),
     ROW(stop, PARAM_TEXT, .words = "TEXT", .doc = "ends the answer where this text comes, which is not shown"),
     ROW(early_stopping, PARAM_WORD, .rare = true, .otherwise = "off", .words = "off|on|never",
-        .doc = "beams: stop once as many texts as beams have ended; off: and a better one is unlikely; never: and "
-               "impossible"),
+        .doc =
+            "beams: on: stop when as many texts as beams have ended; off: when also a better one is unlikely; never: "
+            "when also a better one is impossible"),
     ROW(grammar, PARAM_TEXT, .rare = true, .words = "FILE", .path = PATH_FILE,
         .doc = "the text follows this grammar (GBNF)"),
     ROW(json_schema, PARAM_TEXT, .words = "FILE", .path = PATH_FILE,
@@ -77,8 +78,9 @@ static const param own_rows[] = {
     ROW(receipt, PARAM_TEXT, .rare = true, .keeps_bits = true, .words = "FILE", .path = PATH_OUT,
         .doc = "write what `inferflow replay` needs to draw the text again, token by token"),
     ROW(session, PARAM_TEXT, .keeps_bits = true, .words = "FILE", .path = PATH_OUT,
-        .doc = "keep what was computed of the text in this file, by whole pages of 64 tokens (shorter texts: nothing): "
-               "a prompt that begins alike goes on after it"),
+        .doc =
+            "save the KV cache in this file; a later run whose prompt begins the same continues from it (texts of 64 "
+            "tokens or more)"),
     ROW(output, PARAM_WORD, .otherwise = "text", .words = "text|ids|json",
         .doc = "what to print: text, one JSON array of the generated ids, or one JSON object"),
 };

@@ -249,6 +249,14 @@ int flags_allow_only(const invocation *v, const char *const *keys, const char *w
     return OK;
 }
 
+/* The rows from `at` on that stand under one heading. */
+static size_t count_under_heading(const param *rows, size_t n, size_t at)
+{
+    size_t to = at + 1;
+    while (to < n && !rows[to].heading) to++;
+    return to - at;
+}
+
 bool flags_help(const command *cmd, bool all, int width, buf *out)
 {
     buf text = {0};
@@ -259,13 +267,15 @@ bool flags_help(const command *cmd, bool all, int width, buf *out)
     size_t n, left = 0;
     const char *title;
     const param *rows;
-    for (size_t g = 0; (rows = flags_rows(cmd, g, &n, &title)); g++) {
-        const size_t before = out->n;
-        buf_printf(out, "\n%s:\n", title);
-        const size_t without = param_help(rows, n, all, width, out);
-        if (without == n) out->n = before;
-        left += without;
-    }
+    for (size_t g = 0; (rows = flags_rows(cmd, g, &n, &title)); g++)
+        for (size_t at = 0, some; at < n; at += some) {
+            const size_t before = out->n;
+            buf_printf(out, "\n%s:\n", rows[at].heading ? rows[at].heading : title);
+            some = count_under_heading(rows, n, at);
+            const size_t without = param_help(&rows[at], some, all, width, out);
+            if (without == some) out->n = before;
+            left += without;
+        }
     if (left) buf_printf(&text, "\n`inferflow %s --help-all` lists %zu more flags.\n", cmd->name, left);
     if (cmd->notes) buf_printf(&text, "\n%s", cmd->notes);
     param_wrap(buf_cstr(&text), width, out);

@@ -44,9 +44,10 @@ typedef struct param {
     const char *doc;
     const char *alias; /* another name for the same key, or NULL; one letter = a short flag */
     param_path path;
-    bool keeps_bits; /* whatever the value, the other options give the same tokens and logits, as far as these are
+    bool keeps_bits;     /* whatever the value, the other options give the same tokens and logits, as far as these are
                         exact: no --exact off, lossy sums, or guesses that may change a text */
-    bool rare;       /* few need it: in --help-all and the manual page, not in --help */
+    bool rare;           /* few need it: in --help-all and the manual page, not in --help */
+    const char *heading; /* the help shows it and the rows after it under this one; NULL: as the row before */
 } param;
 
 /* A row for a field of `struct_type` that is spelt like its key; other members of the row follow. */

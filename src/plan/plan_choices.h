@@ -66,25 +66,24 @@ typedef struct plan_choices {
     }
 #define PLAN_ROWS_OF_DIVISION(type_, at)                                                                               \
     PLAN_CHOICE(type_, at, reduce, PARAM_CHOICE, .otherwise = "exact", .words = CHOICE_WORDS(REDUCE_LIST),             \
-                .doc = "how devices joined by & join their parts: exact: rows are gathered, the same results as of "   \
-                       "one device; else an all-reduce adds partial sums, coded in so many bits (int6: int4, then "    \
-                       "int8)"),                                                                                       \
+                .doc = "tensor parallel (&): exact: an all-gather of rows, with the bits of one device; else an "      \
+                       "all-reduce of partial sums in this format (int6: int4, then int8)"),                           \
         PLAN_CHOICE(                                                                                                   \
             type_, at, collective, PARAM_CHOICE, .otherwise = "auto", .words = CHOICE_WORDS(COLLECTIVE_LIST),          \
-            .doc = "how sums are made: in two hops, or in one with more bytes; auto: by size; both give the same "     \
-                   "results (ring, to compare, others for other batches)"),                                            \
+            .doc = "all-reduce of --reduce: two_step: two hops, fewest bytes; one_shot: one hop; auto: by size; all "  \
+                   "give equal results but ring, whose results depend on the batch: it is for comparison"),            \
         PLAN_CHOICE(                                                                                                   \
             type_, at, experts, PARAM_CHOICE, .otherwise = "column", .words = CHOICE_WORDS(EXPERTS_LIST),              \
-            .doc = "with --reduce: each device has some columns of every expert, or some experts whole (expert "       \
-                   "parallel)"),                                                                                       \
+            .doc = "with --reduce: column: each device has some columns of every expert; whole: each has some "        \
+                   "experts (expert parallel)"),                                                                       \
         PLAN_CHOICE(type_, at, wire, PARAM_CHOICE, .otherwise = "f32", .words = CHOICE_WORDS(WIRE_CHOICE_LIST),        \
-                    .doc = "how rows pass from one group of devices to the next: f32 keeps them exactly"),             \
+                    .doc = "format of hidden states between pipeline stages (;); f32 keeps them exactly"),             \
         PLAN_CHOICE(                                                                                                   \
             type_, at, ends, PARAM_CHOICE, .keeps_bits = true, .otherwise = "home", .words = CHOICE_WORDS(ENDS_LIST),  \
-            .doc = "embedding and output head stay with the leader, or lie with the first and last group, when "       \
-                   "these are on nodes"),                                                                              \
+            .doc = "embedding and output head: home: on the leader; away: on the nodes of the first and the last "     \
+                   "stage"),                                                                                           \
         PLAN_CHOICE(type_, at, codec_group, PARAM_INT, .otherwise = "128", .min = WIRE_GROUP_MIN,                      \
-                    .max = WIRE_GROUP_MAX, .doc = "elements that share a scale on the way between devices")
+                    .max = WIRE_GROUP_MAX, .doc = "elements that share a scale in --reduce and --wire")
 #define PLAN_ROW_OF_KERNELS(type_, at)                                                                                 \
     PLAN_CHOICE(type_, at, exact, PARAM_CHOICE, .otherwise = "on", .words = CHOICE_WORDS(EXACT_LIST),                  \
                 .doc = "on: deterministic: the same results on every processor, for any batch, chunk and threads; "    \
@@ -92,9 +91,8 @@ typedef struct plan_choices {
                        "may differ between processors")
 #define PLAN_ROW_OF_STEPS(type_, at)                                                                                   \
     PLAN_CHOICE(type_, at, in_flight, PARAM_INT, .keeps_bits = true, .min = 1, .max = 64,                              \
-                .doc = "steps under way at once: each group of devices works on another, and on the next while its "   \
-                       "ranks exchange rows (default: groups plus one, with those of a leader's tables and head; of "  \
-                       "one group 1)")
+                .doc = "micro-batches in flight: steps under way at once, each on another pipeline stage, or waiting " \
+                       "for rows of other ranks (default: stages + 1; of one stage 1)")
 
 /* One of them, known by its key, where processes tell it to each other: a number has 4 bytes, what has two values one
  * byte, of more words the word is told, behind its length. False: memory is short. */

@@ -24,8 +24,8 @@ enum { FSD_K_MAX = 256, FSD_N_MAX = 8 };
     X(FLOAT, top_p, "1", 0, 1, "P", "only the likeliest tokens whose probabilities sum to P; 1 = all", NULL, false)    \
     X(FLOAT, min_p, "0", 0, 1, "P", "only tokens at least P times as likely as the likeliest; 0 = all", NULL, false)   \
     X(FLOAT, typical_p, "1", 0, 1, "P",                                                                                \
-      "only tokens of nearly the mean surprise whose probabilities sum to P; 1 = all", NULL, true)                     \
-    X(FLOAT, tfs_z, "1", 0, 1, "Z", "tail-free: cuts where probabilities become even; 1 = off", NULL, true)            \
+      "locally typical sampling: tokens near the mean surprise whose probabilities sum to P; 1 = off", NULL, true)     \
+    X(FLOAT, tfs_z, "1", 0, 1, "Z", "tail-free sampling: cuts where probabilities become even; 1 = off", NULL, true)   \
     X(INT, mirostat, "0", 0, 2, "0|1|2", "keeps the mean surprise at mirostat_tau by version 1 or 2; 0 = off", NULL,   \
       true)                                                                                                            \
     X(FLOAT, mirostat_tau, "5", 0, 100, "T", "mean surprise of a token in bits", NULL, true)                           \
@@ -39,8 +39,7 @@ enum { FSD_K_MAX = 256, FSD_N_MAX = 8 };
       "random_fsd",                                                                                                    \
       NULL, true)                                                                                                      \
     X(INT, fsd_k, "0", 0, FSD_K_MAX, "K",                                                                              \
-      "takes that of the K likeliest tokens which repeats least, by n-grams of prompt and output; 0 = off", NULL,      \
-      true)                                                                                                            \
+      "of the K likeliest tokens takes the one that repeats n-grams of prompt and output least; 0 = off", NULL, true)  \
     X(FLOAT, fsd_alpha, "0.5", 0, 1, "A", "weight of the n-grams against the probability", NULL, true)                 \
     X(INT, fsd_n, "3", 1, FSD_N_MAX, "N", "tokens of the longest n-gram", NULL, true)                                  \
     X(FLOAT, fsd_beta, "0.9", 0, 1, "B", "weight of longer n-grams against shorter ones", NULL, true)                  \

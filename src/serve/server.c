@@ -37,12 +37,14 @@ const param serve_param_rows[] = {
     ROW(max_body, PARAM_INT, .rare = true, .keeps_bits = true, .otherwise = "8388608", .min = 1024, .max = 1 << 30,
         .words = "BYTES", .doc = "largest request body"),
     ROW(prefill_share, PARAM_FLOAT, .rare = true, .keeps_bits = true, .otherwise = "0.6", .min = 0.01, .max = 0.95,
-        .doc = "what prompts may take of the predicted time of a step in which other texts are generated; 10 ms at "
-               "least, and more while brief requests that arrived together have not all begun"),
+        .doc = "share of a step's predicted time for prefill while others decode; at least 10 ms, and more during a "
+               "burst of short requests"),
     ROW(max_queue, PARAM_INT, .rare = true, .keeps_bits = true, .otherwise = "1024", .min = 1, .max = 1 << 20,
-        .doc = "queries that may wait while all places are taken; more are refused with 429"),
+        .doc = "requests that may wait while as many as may run do so; more get 429"),
     ROW(cache_dir, PARAM_TEXT, .keeps_bits = true, .words = "DIR", .path = PATH_FILE,
-        .doc = "keep the prefix cache in this folder: after a restart texts that begin alike need not be read again"),
+        .doc =
+            "keep the prefix cache in this folder, so that prompts which begin the same are not computed again after a "
+            "restart"),
     ROW(cache_bytes, PARAM_BYTES, .rare = true, .keeps_bits = true, .otherwise = "4G", .min = 1 << 20, .max = 1e18,
         .words = "N", .doc = "bytes that --cache-dir may take; those that were not used for longest go first"),
     ROW(drain, PARAM_INT, .rare = true, .keeps_bits = true, .otherwise = "30", .max = 86400, .words = "SECONDS",
@@ -54,7 +56,7 @@ const param serve_param_rows[] = {
     ROW(log_format, PARAM_WORD, .rare = true, .keeps_bits = true, .otherwise = "text", .words = "text|json",
         .doc = "of standard error, where each request is a line"),
     ROW(metrics_as, PARAM_WORD, .rare = true, .keeps_bits = true, .words = "vllm",
-        .doc = "print the names of another server's metrics besides"),
+        .doc = "print the metrics under vLLM's names too"),
     ROW(lenient, PARAM_BOOL, .rare = true, .keeps_bits = true,
         .doc = "ignore and log unknown request fields instead of refusing them"),
 };
