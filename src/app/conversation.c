@@ -68,12 +68,12 @@ static void show(reply *r)
 static bool on_token(void *ctx, const token_event *ev)
 {
     reply *r = ctx;
-    int rc = answer_take(&r->said, ev, &r->why);
+    answer_take(&r->said, ev, &r->why);
     if (ev->token >= 0) log_progress_end();
     const span more = span_of(r->said.text.p + r->taken, r->said.text.n - r->taken);
     r->taken = r->said.text.n;
-    if (!rc) rc = call_parser_feed(r->parser, more, r->said.finish != FINISH_NONE, &r->message, &r->why);
-    if (rc) r->said.finish = FINISH_ERROR;
+    if (call_parser_feed(r->parser, more, r->said.finish != FINISH_NONE, &r->message, &r->why))
+        r->said.finish = FINISH_ERROR;
     show(r);
     return r->said.finish == FINISH_NONE;
 }

@@ -89,30 +89,25 @@ static bool add_top(choice *c, token_record *t, const token_event *ev)
 
 static void fail_job(job *j, const char *why)
 {
-    err e = {0};
-    if (j->failed) return;
-    server_query_error(j->srv, why, &e);
-    snprintf(j->error, sizeof j->error, "%s", e.msg);
-    j->error_code = e.code;
-    j->failed = true;
+    if (!j->failed.code) server_query_error(j->srv, why, &j->failed);
 }
 
 /* A choice's end; the last one ends the reply. */
 static void end_reply(job *j)
 {
-    const reply_form *form = j->req.reply;
     if (atomic_fetch_sub(&j->pending, 1) != 1) return;
-    const int status = j->failed ? err_http(j->error_code) : 500;
-    const char *code = error_word(j->error_code);
+    const reply_form *form = j->req.reply;
+    const err *failed = j->failed.code ? &j->failed : NULL;
+    const int status = failed ? err_http(failed->code) : 200;
     j->scratch.n = 0;
     if (stream_is_started(j->out)) {
-        if (j->failed) form->error(&j->scratch, status, code, j->error);
+        if (failed) form->error(&j->scratch, status, error_word(failed->code), failed->msg);
         else if (j->req.made.include_usage && form->usage) reply_usage_event_write(&j->scratch, j);
         if (form->done) buf_str(&j->scratch, "data: [DONE]\n\n");
     } else {
-        if (j->failed) error_text(&j->scratch, status, NULL, code, j->error);
+        if (failed) error_text(&j->scratch, status, NULL, error_word(failed->code), failed->msg);
         else form->whole(&j->scratch, j);
-        stream_start(j->out, j->failed ? status : j->scratch.bad ? 500 : 200, "application/json", false);
+        stream_start(j->out, !failed && j->scratch.bad ? 500 : status, "application/json", false);
     }
     stream_write(j->out, j->scratch.p, j->scratch.n);
     stream_end(j->out);
@@ -128,8 +123,8 @@ static void send_chunk(choice *c, size_t upto)
 {
     job *j = c->owner;
     const reply_form *form = j->req.reply;
-    if (form->take && !j->failed && !form->take(j, c, upto)) fail_job(j, "out of memory");
-    if (!j->req.streams || j->failed) return;
+    if (form->take && !j->failed.code && !form->take(j, c, upto)) fail_job(j, "out of memory");
+    if (!j->req.streams || j->failed.code) return;
     bool tokens_wait = j->req.logprobs >= 0 && c->tokens_sent < c->tokens.n &&
                        c->tokens.p[c->tokens_sent].offset < upto;
     if (upto == c->sent && !tokens_wait && !c->answer.finish) return;
@@ -144,7 +139,8 @@ static void end_choice(choice *c, finish_reason why)
     c->answer.finish = why;
     metrics_finished(j->srv->counts, why);
     stream_note_end(j->out, metrics_finish_name(why));
-    if (why == FINISH_CANCELLED && !j->failed && !stream_is_gone(j->out)) fail_job(j, "the server is shutting down");
+    if (why == FINISH_CANCELLED && !j->failed.code && !stream_is_gone(j->out))
+        fail_job(j, "the server is shutting down");
     send_chunk(c, c->answer.text.n);
     end_reply(j);
     stream_drop(j->out); /* the query's reference: the job may be gone after this */
@@ -202,7 +198,7 @@ static bool on_event(void *ctx, const token_event *ev)
     const bool generated = ev->token >= 0 && ev->index >= 0;
     err e = {0};
     if (ev->index == 0) metrics_observe(j->srv->counts, HISTOGRAM_QUEUE, ev->queue_seconds);
-    if (stream_is_gone(j->out) || j->failed) {
+    if (stream_is_gone(j->out) || j->failed.code) {
         end_choice(c, FINISH_CANCELLED);
         return false;
     }

@@ -67,11 +67,10 @@ struct job {
     choice *choices;
     size_t n_choices;
     _Atomic size_t pending; /* choices that have not ended, plus one while queries are being added */
-    bool first_token_seen, failed;
-    char error[ERR_MSG_MAX]; /* of the first choice that failed */
-    int error_code;          /* ERR_IO, ERR_NODE_LOST, … */
-    buf scratch;             /* reused for every chunk */
-    pthread_mutex_t lock;    /* accepted, held, gone */
+    bool first_token_seen;
+    err failed;           /* of the first choice that failed */
+    buf scratch;          /* reused for every chunk */
+    pthread_mutex_t lock; /* accepted, held, gone */
     bool gone;
 };
 

@@ -413,10 +413,13 @@ static void set_defaults(const server *s, const exchange *x, const field *rows, 
                    .chat = {.generation_prompt = true, .parallel_calls = true}};
 }
 
+/* False: the reply is in x. */
+typedef bool request_step(server *s, exchange *x, request *r);
+
 /* All that follows the plain fields. Of several mistakes the first in this order is told. */
 static bool make_request(server *s, exchange *x, request *r)
 {
-    static bool (*const steps[])(server * s, exchange * x, request * r) = {
+    static request_step *const steps[] = {
         check_model,    read_stop, read_stream_options, check_together, read_bias,     read_stop_ids, read_allowed,
         read_bad_words, read_form, read_early_stopping, check_beams,    read_strategy, check_receipt};
     if (r->max_tokens < 0) r->max_tokens = INT32_MAX; /* up to the context */
