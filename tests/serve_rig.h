@@ -92,6 +92,8 @@ static int call(const char *method, const char *path, const char *body)
     last.n_header = x.n_header;
     memcpy(last.header, x.header, sizeof x.header);
     memcpy(last.id, x.id, sizeof x.id);
+    for (int i = 0; i < last.n_header; i++)
+        if (last.header[i].value == x.id) last.header[i].value = last.id;
     return status;
 }
 
