@@ -33,27 +33,29 @@ static const param rows[] = {
     PARAM_ROW(node_flags, model, PARAM_TEXT, .keeps_bits = true, .words = "PATH[,PATH]", .alias = "m",
               .path = PATH_MODEL,
               .doc = "own copies of the models that leaders serve (default: leaders send their weights)"),
-    PARAM_ROW(node_flags, verify, PARAM_BOOL, .keeps_bits = true,
-              .doc = "first reads the copies from the disk and compares them with the digests that were kept of them: "
-                     "a disk may change what nobody wrote to"),
+    PARAM_ROW(
+        node_flags, verify, PARAM_BOOL, .keeps_bits = true,
+        .doc = "first read the copies from the disk and compare them with the digests of an earlier start: a disk "
+               "may change a file that nobody wrote to"),
     PARAM_ROW(node_flags, cache, PARAM_TEXT, .keeps_bits = true, .words = "DIR", .path = PATH_FILE,
-              .doc = "keeps weights that leaders send where no own copy fits (default: in memory, without --model)"),
+              .doc = "folder for weights that leaders send where no own copy fits (default: memory, without --model)"),
     PARAM_ROW(
         node_flags, cache_bytes, PARAM_BYTES, .keeps_bits = true, .min = 1 << 20, .max = 1e18, .words = "N",
-        .doc = "bytes that --cache may take (default: half of its disk): of the models that no leader has open, those "
-               "that were not used for longest go first"),
+        .doc = "bytes that --cache may take (default: half of its disk); the models that were not used for longest go "
+               "first, but for those that a leader has open"),
     PARAM_ROW(node_flags, devices, PARAM_TEXT, .keeps_bits = true, .words = "LIST",
-              .doc = "lends only these, by these names: \"cpu:1,cpu:2\" (default: cpu, and cpu:N of any N)"),
-    PARAM_ROW(node_flags, memory, PARAM_BYTES, .keeps_bits = true, .min = 1, .max = 1e15, .words = "BYTES",
-              .doc = "lends at most so much for weights that are not mapped, pages and buffers; K, M, G: KiB, MiB, GiB "
-                     "(default: all free memory)"),
+              .doc = "devices that it lends: \"cpu:1,cpu:2\" (default: cpu, and cpu:N of any N)"),
+    PARAM_ROW(
+        node_flags, memory, PARAM_BYTES, .keeps_bits = true, .min = 1, .max = 1e15, .words = "BYTES",
+        .doc = "quota: memory that it lends for weights that are not mapped, pages and buffers; K, M, G: KiB, MiB, "
+               "GiB (default: all free memory)"),
     PARAM_ROW(node_flags, threads, PARAM_INT, .keeps_bits = true, .max = 1024, .alias = "t",
               .doc = "threads of a cpu device without a number (default: the cores this process may use)"),
     PARAM_ROW(
         node_flags, as, PARAM_TEXT, .keeps_bits = true, .words = "GB/s,GOP/s",
         .doc = "simulates a machine that reads and computes so fast, by sleeping: many on one machine, for trials"),
     PARAM_ROW(node_flags, peer_timeout, PARAM_FLOAT, .keeps_bits = true, .otherwise = "3", .min = 0.1, .max = 3600,
-              .doc = "seconds until a silent leader or node counts as dead; the longer of its own and the other side's "
+              .doc = "seconds of silence after which a leader or node counts as lost; the longer of both sides' values "
                      "holds"),
     PARAM_ROW(node_flags, drain, PARAM_INT, .keeps_bits = true, .otherwise = "30", .max = 3600,
               .doc = "seconds that SIGTERM leaves to steps under way; a second one ends the node at once"),
@@ -61,10 +63,9 @@ static const param rows[] = {
               .doc = "answers GET /metrics (for Prometheus) and /health over HTTP at this address; port 0 picks one, "
                      "which is printed"),
     PARAM_ROW(node_flags, api_key_file, PARAM_TEXT, .keeps_bits = true, .words = "FILE", .path = PATH_FILE,
-              .doc = "who asks for /metrics has to show one of these keys, one per line, as `serve` has it"),
+              .doc = "keys for /metrics, one per line, as `serve` reads them"),
     PARAM_ROW(node_flags, allow_host, PARAM_TEXT, .keeps_bits = true, .words = "NAME,...",
-              .doc = "names in the Host of requests, besides localhost, that --metrics on a loopback address without "
-                     "keys answers"),
+              .doc = "host names, besides localhost, by which --metrics answers on a loopback address without keys"),
     PARAM_ROW(node_flags, json, PARAM_BOOL, .keeps_bits = true,
               .doc = "the line that says where it listens as a JSON object"),
 };
