@@ -26,7 +26,7 @@ int at_once(int n, int (*fn)(void *ctx, int i, err *e), void *ctx, err *e)
 {
     int rc = OK;
     call *all = n > 0 ? mem_zero((size_t)n, sizeof *all) : NULL;
-    if (n > 0 && !all) return err_set(e, ERR_MEMORY, "out of memory for connections");
+    if (n > 0 && !all) return err_memory(e, "connections");
     for (int i = 0; i < n; i++) {
         all[i] = (call){.fn = fn, .ctx = ctx, .i = i};
         if (i + 1 < n) all[i].runs = pthread_create(&all[i].thread, NULL, make, &all[i]) == 0;

@@ -11,7 +11,7 @@
 enum { GIVEN_MAX = 1 << 18, TENSOR_LEAST = 24 }; /* bytes of a tensor's contents; of a tensor in the message */
 static const uint64_t bytes_max = (uint64_t)1 << 46;
 
-static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory for a list of tensors"); }
+static int no_memory(err *e) { return err_memory(e, "a list of tensors"); }
 
 static void write_text(buf *out, span t)
 {

@@ -223,7 +223,7 @@ static int open_frames(door *d, incoming *g, err *e)
     g->f = frames_open(c);
     g->theirs = mem_zero(1, sizeof *g->theirs);
     incoming_move(d, g, GREETING);
-    return g->f && g->theirs ? OK : err_set(e, ERR_MEMORY, "out of memory");
+    return g->f && g->theirs ? OK : err_memory(e, NULL);
 }
 
 /* Its socket can be read: as far as that goes. Frees it when it is refused or let in; true: let in, and its
@@ -372,7 +372,7 @@ int door_open(door **out, address *at, const peer_self *self, const door_use *us
 {
     door *d = mem_zero(1, sizeof *d);
     *out = NULL;
-    if (!d) return err_set(e, ERR_MEMORY, "out of memory");
+    if (!d) return err_memory(e, NULL);
     const int n = tcp_listen(d->listener, at, e);
     if (n < 0) {
         mem_free(d);

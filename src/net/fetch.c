@@ -42,7 +42,7 @@ int fetch_open(fetch **out, peer *leader, err *e)
         if (f && f->tree) mem_unmap(f->tree, TREE_BYTES);
         mem_free(f);
         *out = NULL;
-        return err_set(e, ERR_MEMORY, "out of memory for weights from the leader");
+        return err_memory(e, "weights from the leader");
     }
     f->leader = leader;
     pthread_mutex_init(&f->lock, NULL);
@@ -108,7 +108,7 @@ static int ask_piece(fetch *f, asked *to, const catalogue *told, uint64_t number
     to->coming = to->there = false;
     to->comes = comes;
     pthread_mutex_unlock(&f->lock);
-    int rc = piece_ask_write(&message, &to->ask) ? OK : err_set(e, ERR_MEMORY, "out of memory for a message");
+    int rc = piece_ask_write(&message, &to->ask) ? OK : err_memory(e, "a message");
     const frame_head head = {(uint32_t)message.n, MSG_GET, number};
     if (!rc) rc = peer_send(f->leader, PEER_CONTROL, &head, message.p, e);
     buf_free(&message);

@@ -142,7 +142,7 @@ int hosted_put_off(void *to, peer *from, const frame_head *h, const uint8_t *pay
     (void)from;
     pthread_mutex_lock(&r->lock);
     if (r->pending_kind) rc = err_set(e, ERR_FORMAT, "a message of kind %u out of turn", h->kind);
-    else if (!buf_add(&r->pending, payload, h->bytes)) rc = err_set(e, ERR_MEMORY, "out of memory for a message");
+    else if (!buf_add(&r->pending, payload, h->bytes)) rc = err_memory(e, "a message");
     if (!rc) r->pending_kind = h->kind;
     pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&r->lock);

@@ -189,7 +189,7 @@ static int verify_all(keeper *k, err *e)
 int keeper_open(keeper **out, const char *const *paths, int n_path, const char *cache, bool verify, err *e)
 {
     keeper *k = *out = mem_zero(1, sizeof *k);
-    if (!k) return err_set(e, ERR_MEMORY, "out of memory for a node");
+    if (!k) return err_memory(e, "a node");
     k->path = paths;
     k->n_path = n_path;
     k->cache = cache;

@@ -81,7 +81,7 @@ static int write_lease(const far_rank *r, int protocol, buf *out, err *e)
         a.node[i] = span_str(others.node[i]);
     }
     memcpy(a.list, d->o.list->digest, sizeof a.list);
-    if (!lease_ask_write(out, &a, protocol)) return err_set(e, ERR_MEMORY, "out of memory for a message");
+    if (!lease_ask_write(out, &a, protocol)) return err_memory(e, "a message");
     return out->n <= LEASE_BYTES_MAX
                ? OK
                : err_set(e, ERR_LIMIT, "spec and list of tensors of the model are too long for nodes");
@@ -120,7 +120,7 @@ static int dial_far(void *ctx, int i, err *e)
     r->rank = i;
     r->q.of = &d->asks;
     r->sent_at = mem_zero((size_t)plan_in_flight(d->l), sizeof *r->sent_at);
-    if (!r->sent_at) return err_set(e, ERR_MEMORY, "out of memory for leases");
+    if (!r->sent_at) return err_memory(e, "leases");
     int rc = supply_open(&r->pieces, d->m->weights, d->o.list, e);
     if (!rc) rc = write_lease(r, PROTOCOL_MAX, &message, e);
     peer_first first = {.head = {(uint32_t)message.n, MSG_LEASE, 0}, .payload = message.p};
@@ -168,12 +168,11 @@ static int far_open(void *self, plan *l, err *e)
     d->n = plan_segments(l);
     d->kv_type = d->o.kv_type(d->o.ctx, l);
     d->ranks = mem_zero((size_t)d->n, sizeof *d->ranks);
-    int rc = d->ranks ? rank_links_make_tokens(&d->nodes, d->n, e) : err_set(e, ERR_MEMORY, "out of memory for leases");
+    int rc = d->ranks ? rank_links_make_tokens(&d->nodes, d->n, e) : err_memory(e, "leases");
     for (int i = 0; i < d->n && !rc; i++)
         if (leader_is_far(d, i)) rc = address_parse(&d->nodes.at[i], plan_node(l, i), false, e);
     buf_free(&d->spec);
-    if (!rc && !device_list_text(plan_asked(l)->devices, &d->devices))
-        rc = err_set(e, ERR_MEMORY, "out of memory for the list of devices");
+    if (!rc && !device_list_text(plan_asked(l)->devices, &d->devices)) rc = err_memory(e, "the list of devices");
     if (!rc) rc = model_own_spec_text(d->m, NULL, &d->spec, e);
     if (!rc) rc = own_list_make(d->o.list, d->m, e);
     if (!rc) rc = at_once(d->n, dial_far, d, e);
@@ -324,7 +323,7 @@ static void far_close(void *self)
 int leader_open(leader **out, const model *m, const leader_options *o, err *e)
 {
     leader *d = *out = mem_zero(1, sizeof *d);
-    if (!d) return err_set(e, ERR_MEMORY, "out of memory for a leader");
+    if (!d) return err_memory(e, "a leader");
     asking_open(&d->asks, on_lost, d);
     d->m = m;
     d->o = *o;

@@ -136,14 +136,14 @@ static int read_ask(lease *l, span payload, err *e)
     l->ask.flat = (span){0};
     if (devices) device_list_parse(&l->devices, devices, r->host->backends, &l->refused);
     mem_free(devices);
-    return !l->flat.bad && l->weights && l->spec && devices ? OK : err_set(e, ERR_MEMORY, "out of memory for a lease");
+    return !l->flat.bad && l->weights && l->spec && devices ? OK : err_memory(e, "a lease");
 }
 
 int lease_open(hosted_rank **out, const rank_host *host, peer *control, span payload, err *e)
 {
     lease *l = mem_zero(1, sizeof *l);
     *out = NULL;
-    if (!l) return err_set(e, ERR_MEMORY, "out of memory for a lease");
+    if (!l) return err_memory(e, "a lease");
     hosted_open(&l->base, &lease_kind, host, control);
     int rc = read_ask(l, payload, e);
     if (!rc) rc = fetch_open(&l->fetches, control, e);

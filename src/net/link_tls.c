@@ -91,7 +91,7 @@ static const link_kind tls_kind = {
 int link_tls_open(link_tls **out, link_group *local, int rank, int box0, int channels, mailboxes *const *to, err *e)
 {
     link_tls *l = *out = mem_zero(1, sizeof *l);
-    if (!l) return err_set(e, ERR_MEMORY, "out of memory");
+    if (!l) return err_memory(e, NULL);
     l->local = link_threads_end(local, rank);
     l->base = (link_end){.kind = &tls_kind, .rank = rank, .ranks = l->local->ranks};
     l->box0 = box0;

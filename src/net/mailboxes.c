@@ -61,7 +61,7 @@ int mailboxes_open(mailboxes **out, int n, const uint64_t *bytes, const char *na
         if (bytes[i] > UINT32_MAX || !mem_add(total, (bytes[i] + LINE - 1) / LINE * LINE * 2, &total))
             return err_set(e, ERR_LIMIT, "a message of %llu bytes: at most 4 GiB", (unsigned long long)bytes[i]);
     b = mem_zero(1, sizeof *b);
-    if (!b) return err_set(e, ERR_MEMORY, "out of memory");
+    if (!b) return err_memory(e, NULL);
     b->n = n;
     snprintf(b->name, sizeof b->name, "%s", name);
     b->memory_bytes = total ? total : 1;

@@ -62,7 +62,7 @@ static void *meet_all(void *arg)
 int meet_begin(meeting **out, const meet_ask *a, err *e)
 {
     meeting *m = *out = mem_zero(1, sizeof *m);
-    if (!m) return err_set(e, ERR_MEMORY, "out of memory for connections");
+    if (!m) return err_memory(e, "connections");
     m->a = *a;
     if (pthread_create(&m->thread, NULL, meet_all, m) == 0) return OK;
     mem_free(m);

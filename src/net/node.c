@@ -39,7 +39,7 @@ int visitor_admit(void *to, peer *from, const frame_head *h, uint8_t **room, err
     atomic_store(&g->asks, true);
     if (h->bytes <= FRAME_SMALL) return OK;
     *room = g->room = mem_alloc(h->bytes);
-    return g->room ? OK : err_set(e, ERR_MEMORY, "out of memory for a lease");
+    return g->room ? OK : err_memory(e, "a lease");
 }
 
 int visitor_host(visitor *g, hosted_opener *open, span payload, err *e)
@@ -389,7 +389,7 @@ static int list_devices(node *n, err *e)
 int node_open(node **out, const node_options *o, err *e)
 {
     node *n = *out = mem_zero(1, sizeof *n);
-    if (!n) return err_set(e, ERR_MEMORY, "out of memory for a node");
+    if (!n) return err_memory(e, "a node");
     pthread_mutex_init(&n->lock, NULL);
     pthread_cond_init(&n->closed, NULL);
     pthread_mutex_init(&n->memory.lock, NULL);

@@ -65,7 +65,7 @@ static int begin_measuring(visitor *g, span payload, err *e)
     int rc = address_parse(&to, text, false, e);
     if (rc) return rc;
     measuring *m = mem_zero(1, sizeof *m);
-    if (!m) return err_set(e, ERR_MEMORY, "out of memory");
+    if (!m) return err_memory(e, NULL);
     *m = (measuring){.self = &g->of->self, .by = g->p, .to = to};
     if (pthread_create(&m->thread, NULL, measure_and_answer, m) != 0) {
         mem_free(m);

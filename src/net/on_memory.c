@@ -29,7 +29,7 @@ int lease_tell_memory(const lease *l, dtype k_type, dtype v_type, buf *out, err 
     lease_memory m = {.left = 0};
     int rc = look_at_memory(l, k_type, v_type, &m, e);
     if (!rc) m.left /= (uint64_t)plan_sharers(l->plan);
-    if (!rc && !lease_memory_write(out, &m)) rc = err_set(e, ERR_MEMORY, "out of memory");
+    if (!rc && !lease_memory_write(out, &m)) rc = err_memory(e, NULL);
     return rc;
 }
 

@@ -21,7 +21,7 @@ static int get_ready(lease *l, span payload, err *e)
     rc = step_limits_of(&limits, m->prog, plan_asked(l->plan)->max_rows, l->ask.sequences, m->ctx, &cache, e);
     if (!rc) rc = step_reader_open(&l->reader, m->prog, &limits, (int)l->ask.choices.in_flight, e);
     l->step_bytes = rc ? 0 : step_code_max(&limits);
-    if (!rc && !(l->step_room = mem_alloc(l->step_bytes))) rc = err_set(e, ERR_MEMORY, "out of memory for steps");
+    if (!rc && !(l->step_room = mem_alloc(l->step_bytes))) rc = err_memory(e, "steps");
     for (int k = 0; k < plan_lanes(l->plan); k++) ends[r->rank][k] = rank_links_end(r->links, r->rank, k);
     if (!rc) rc = lease_check_pages(l, &cache, e);
     if (!rc) rc = plan_ready(l->plan, &cache, ends, e);

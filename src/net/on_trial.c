@@ -42,8 +42,7 @@ static int read_trial(hosted_trial *t, span payload, err *e)
     r->ranks = a.ranks;
     memcpy(t->token, a.token, sizeof a.token);
     r->token = t->token;
-    rc = devices ? device_list_parse(&t->layout.devices, devices, r->host->backends, e)
-                 : err_set(e, ERR_MEMORY, "out of memory for a trial");
+    rc = devices ? device_list_parse(&t->layout.devices, devices, r->host->backends, e) : err_memory(e, "a trial");
     mem_free(devices);
     if (rc) return rc;
     if (t->layout.devices.n != a.ranks)
@@ -58,7 +57,7 @@ static int open_trial(hosted_rank **out, const rank_host *host, peer *control, s
 {
     hosted_trial *t = mem_zero(1, sizeof *t);
     *out = NULL;
-    if (!t) return err_set(e, ERR_MEMORY, "out of memory for a trial");
+    if (!t) return err_memory(e, "a trial");
     hosted_open(&t->base, &trial_kind, host, control);
     int rc = read_trial(t, payload, e);
     if (rc) hosted_close(&t->base);
@@ -100,7 +99,7 @@ static int answer_test(void *rank, span payload, buf *more, err *e)
     if (!rc) rc = quota_take(r->host->memory, &r->quota, trial_side_bytes(&t->side, &test), e);
     if (!rc) rc = trial_side_run(&t->side, &test, &score, e);
     quota_return(r->host->memory, &r->quota);
-    if (!rc && !trial_score_write(more, &score)) rc = err_set(e, ERR_MEMORY, "out of memory");
+    if (!rc && !trial_score_write(more, &score)) rc = err_memory(e, NULL);
     t->opened = !rc;
     atomic_fetch_add(&r->host->done->trials, !rc);
     return rc;

@@ -7,7 +7,7 @@
 #include "net/catalogue.h"
 #include "net/msg.h"
 
-static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory for a list of tensors"); }
+static int no_memory(err *e) { return err_memory(e, "a list of tensors"); }
 
 int own_list_make(own_list *l, const model *m, err *e)
 {

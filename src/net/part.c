@@ -38,9 +38,8 @@ static int read_list(const opening *o, err *e)
     part *x = o->x;
     const lease_ask *a = o->a->asked;
     if (peer_protocol(o->a->by->control) < PROTOCOL_LISTS)
-        return buf_add(&x->listed, o->a->flat.p, o->a->flat.n)
-                   ? catalogue_read_flat(&x->told, buf_span(&x->listed), e)
-                   : err_set(e, ERR_MEMORY, "out of memory for a list of tensors");
+        return buf_add(&x->listed, o->a->flat.p, o->a->flat.n) ? catalogue_read_flat(&x->told, buf_span(&x->listed), e)
+                                                               : err_memory(e, "a list of tensors");
     const bool there = lists_get(x->host->told, a->list, &x->listed);
     int rc = there ? OK : fetch_list(o->a->fetches, a->list, a->list_bytes, &x->listed, e);
     if (!rc) rc = catalogue_read(&x->told, buf_span(&x->listed), e);
@@ -128,8 +127,7 @@ static int fetch_weights(opening *o, const program *p, err *e)
     byte_runs_merge(&reads);
     if (!x->host->cache) x->fetched = byte_runs_bytes(&reads);
     if (!rc) rc = may_take(o, 0, e);
-    if (!rc && !byte_runs_minus(&missing, &reads, &none))
-        rc = err_set(e, ERR_MEMORY, "out of memory for a list of bytes");
+    if (!rc && !byte_runs_minus(&missing, &reads, &none)) rc = err_memory(e, "a list of bytes");
     x->hashed_at = contents_clock(); /* what is there is hashed each time */
     if (!rc) rc = store_missing(x->pieces, x->m->weights, &missing, e);
     if (!rc) rc = make_room(o, byte_runs_bytes(&missing), e);
@@ -197,7 +195,7 @@ static int place_model(opening *o, err *e)
 int part_open(part **out, const part_ask *a, err *e)
 {
     part *x = *out = mem_zero(1, sizeof *x);
-    if (!x) return err_set(e, ERR_MEMORY, "out of memory for a part of a model");
+    if (!x) return err_memory(e, "a part of a model");
     opening o = {.x = x, .a = a};
     x->host = a->by->host;
     int rc = read_list(&o, e);

@@ -73,7 +73,7 @@ int peer_greet(frames *f, const hello *mine, err *e)
     buf b = {0};
     bool ok = hello_write(&b, mine);
     int rc = OK;
-    if (!ok) rc = err_set(e, ERR_MEMORY, "out of memory");
+    if (!ok) rc = err_memory(e, NULL);
     else if (!frame_offer(f, &(frame_head){.bytes = (uint32_t)b.n, .kind = MSG_HELLO}, b.p))
         rc = err_set(e, ERR_IO, "the connection ended");
     buf_free(&b);
@@ -112,7 +112,7 @@ static int say_hello(dialling *d, peer_way i, hello *mine, err *e)
     d->f[i] = frames_open(d->way[i]);
     d->way[i] = NULL;
     mine->role = i == PEER_CONTROL ? HELLO_CONTROL : HELLO_BULK;
-    return d->f[i] ? peer_greet(d->f[i], mine, e) : err_set(e, ERR_MEMORY, "out of memory");
+    return d->f[i] ? peer_greet(d->f[i], mine, e) : err_memory(e, NULL);
 }
 
 static int hear_hello(const dialling *d, peer_way i, const hello *mine, hello *theirs, err *e)
@@ -168,7 +168,7 @@ int peer_dial(peer **out, const address *to, const peer_self *self, const peer_u
     }
     if (!rc) {
         *out = peer_join(d.f[PEER_CONTROL], d.f[PEER_BULK], name, true, &self->me, &theirs[PEER_CONTROL]);
-        if (!*out) rc = err_set(&local, ERR_MEMORY, "out of memory");
+        if (!*out) rc = err_memory(&local, NULL);
     }
     if (!rc && theirs[0].node != theirs[1].node) rc = err_set(&local, ERR_IO, "two processes answer there");
     if (!rc) rc = peer_start(*out, use, &local);

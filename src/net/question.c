@@ -53,7 +53,7 @@ void question_fail(question *q, const peer *p, const err *why)
 int question_ask(question *q, peer *to, uint16_t kind, const buf *message, err *e)
 {
     const frame_head head = {(uint32_t)message->n, kind, 0};
-    if (message->bad) return err_set(e, ERR_MEMORY, "out of memory for a message");
+    if (message->bad) return err_memory(e, "a message");
     question_expect(q);
     q->to = to;
     int rc = peer_send(to, PEER_CONTROL, &head, message->p, e);
@@ -165,8 +165,7 @@ int answer_send(peer *to, uint16_t kind, uint64_t channel, const err *why, span 
     buf message = {0};
     const bool written = lease_answer_write(&message, peer_protocol(to), why, more);
     const frame_head head = {(uint32_t)message.n, kind, channel};
-    int sent = written ? peer_send(to, PEER_CONTROL, &head, message.p, e)
-                       : err_set(e, ERR_MEMORY, "out of memory for an answer");
+    int sent = written ? peer_send(to, PEER_CONTROL, &head, message.p, e) : err_memory(e, "an answer");
     buf_free(&message);
     return sent;
 }

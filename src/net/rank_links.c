@@ -105,12 +105,12 @@ void rank_links_others_of(rank_links_others *to, const rank_links_shape *s, int 
 static int make(rank_links **out, int ranks, const rank_links_use *use, err *e)
 {
     rank_links *w = *out = mem_zero(1, sizeof *w);
-    if (!w) return err_set(e, ERR_MEMORY, "out of memory for connections");
+    if (!w) return err_memory(e, "connections");
     asking_open(&w->asks, on_lost, w);
     w->n = ranks;
     w->use = *use;
     w->all = mem_zero((size_t)ranks * (size_t)ranks, sizeof *w->all);
-    return w->all ? OK : err_set(e, ERR_MEMORY, "out of memory for connections");
+    return w->all ? OK : err_memory(e, "connections");
 }
 
 static void add(rank_links *w, int a, int b)
@@ -135,7 +135,7 @@ static int fill_rank(rank_links *w, const rank_links_shape *s, int a, const bool
 {
     const int n = s->lanes * s->channels;
     uint64_t *bytes = mem_array((size_t)n, sizeof *bytes);
-    int rc = bytes ? OK : err_set(e, ERR_MEMORY, "out of memory for connections");
+    int rc = bytes ? OK : err_memory(e, "connections");
     for (int b = 0; b < w->n && !rc; b++) {
         const char *node = s->node(s->of, b);
         const bool need = !here[b] && hands(s, a, b, bytes);
@@ -306,7 +306,7 @@ int rank_links_dial(rank_links *w, int a, int b, const address *at, const uint8_
     peer_first first = {.head = {(uint32_t)message.n, MSG_JOIN, 0}, .payload = message.p};
     const peer_use use = {
         .ctx = x, .receiver = dialled_receiver, .lost = dialled_lost, .first = &first, .wanted = still_missing};
-    int rc = message.bad ? err_set(e, ERR_MEMORY, "out of memory for a message") : OK;
+    int rc = message.bad ? err_memory(e, "a message") : OK;
     if (!rc) rc = peer_dial(&p, at, self, &use, e);
     if (!rc && !first.said) rc = question_ask(&x->q, p, MSG_JOIN, &message, e);
     if (!rc) rc = question_await(&x->q, seconds, e);

@@ -80,7 +80,7 @@ static int tables_open(tables *t, const step_limits *l, err *e)
     *t = (tables){.cap = pages_of(l->ctx)};
     t->page = mem_zero(rows, (size_t)t->cap * sizeof *t->page);
     t->count = mem_zero(rows, sizeof *t->count);
-    return t->page && t->count ? OK : err_set(e, ERR_MEMORY, "out of memory for page tables");
+    return t->page && t->count ? OK : err_memory(e, "page tables");
 }
 
 static void tables_close(tables *t)
@@ -116,13 +116,13 @@ int step_writer_open(step_writer **out, const program *p, const step_limits *l, 
 {
     step_writer *w = *out = NULL;
     w = mem_zero(1, sizeof *w);
-    if (!w) return err_set(e, ERR_MEMORY, "out of memory for steps");
+    if (!w) return err_memory(e, "steps");
     w->limits = *l;
     w->p = p;
     w->whole = true;
     w->out.cap = (size_t)step_code_max(l);
     w->out.p = mem_alloc(w->out.cap);
-    int rc = w->out.p ? tables_open(&w->last, l, e) : err_set(e, ERR_MEMORY, "out of memory for steps");
+    int rc = w->out.p ? tables_open(&w->last, l, e) : err_memory(e, "steps");
     if (rc) step_writer_close(w);
     else *out = w;
     return rc;
@@ -267,7 +267,7 @@ int step_write(step_writer *w, const step *st, span *out, err *e)
     write_tables(w, st);
     w->whole = false;
     *out = buf_span(&w->out);
-    return w->out.bad ? err_set(e, ERR_MEMORY, "out of memory for a step") : OK;
+    return w->out.bad ? err_memory(e, "a step") : OK;
 }
 
 /* ---- reading */
@@ -342,13 +342,13 @@ int step_reader_open(step_reader **out, program *p, const step_limits *l, int st
 {
     step_reader *r = *out = NULL;
     r = mem_zero(1, sizeof *r);
-    if (!r) return err_set(e, ERR_MEMORY, "out of memory for steps");
+    if (!r) return err_memory(e, "steps");
     r->limits = *l;
     r->p = p;
     bool ok = (r->rooms = mem_zero((size_t)steps, sizeof *r->rooms)) != NULL;
     for (; ok && r->n < steps; r->n++) ok = room_open(&r->rooms[r->n], l);
     for (uint32_t g = 0; ok && g < l->n_group; g++) ok = (r->copied[g] = mem_zero((size_t)l->n_page[g] + 1, 1)) != NULL;
-    int rc = ok ? tables_open(&r->last, l, e) : err_set(e, ERR_MEMORY, "out of memory for steps");
+    int rc = ok ? tables_open(&r->last, l, e) : err_memory(e, "steps");
     if (!rc) rc = tables_open(&r->now, l, e);
     if (rc) step_reader_close(r);
     else *out = r;

@@ -38,7 +38,7 @@ struct store {
     size_t n_noted, cap_noted;
 };
 
-static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory for weights from the leader"); }
+static int no_memory(err *e) { return err_memory(e, "weights from the leader"); }
 
 static int failed(const store *s, err *e) { return err_set(e, ERR_IO, "%s: %s", s->path, strerror(errno)); }
 

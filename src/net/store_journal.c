@@ -57,7 +57,7 @@ int store_journal_load(int journal, buf *to, err *e)
     if (st.st_size > JOURNAL_MAX) return ftruncate(journal, 0) ? err_set(e, ERR_IO, "a journal of weights") : OK;
     const size_t n = (size_t)st.st_size;
     to->p = mem_alloc(n + 1);
-    if (!to->p) return err_set(e, ERR_MEMORY, "out of memory for a journal of weights");
+    if (!to->p) return err_memory(e, "a journal of weights");
     to->cap = n + 1;
     to->n = n;
     return pread(journal, to->p, n, 0) == st.st_size ? OK : err_set(e, ERR_IO, "a journal of weights cannot be read");

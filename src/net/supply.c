@@ -43,7 +43,7 @@ int supply_open(supply **out, const ckpt *c, const own_list *list, err *e)
     if (!s || !s->room) {
         mem_free(s);
         *out = NULL;
-        return err_set(e, ERR_MEMORY, "out of memory for a node that may need weights");
+        return err_memory(e, "a node that may need weights");
     }
     s->c = c;
     s->list = list;

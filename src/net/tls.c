@@ -112,7 +112,7 @@ int tls_open(tls **out, int fd, bool server, const uint8_t key[KEY_BYTES], const
     tls *c = *out = mem_zero(1, sizeof *c);
     if (!c) {
         close(fd);
-        return err_set(e, ERR_MEMORY, "out of memory");
+        return err_memory(e, NULL);
     }
     c->fd = fd;
     c->server = server;
@@ -150,7 +150,7 @@ static int failure(int rc, err *e)
     case GNUTLS_E_INVALID_SESSION: /* a call failed before */
     case GNUTLS_E_PULL_ERROR:
     case GNUTLS_E_PUSH_ERROR: return err_set(e, ERR_IO, "the connection ended");
-    case GNUTLS_E_MEMORY_ERROR: return err_set(e, ERR_MEMORY, "out of memory");
+    case GNUTLS_E_MEMORY_ERROR: return err_memory(e, NULL);
     default: return err_set(e, ERR_FORMAT, "TLS: %s", gnutls_strerror(rc));
     }
 }
@@ -183,7 +183,7 @@ int tls_shake(tls *c, err *e)
         return shake_failure(c, rc, e);
     }
     c->in = mem_alloc(IN_BYTES);
-    return c->in ? OK : err_set(e, ERR_MEMORY, "out of memory");
+    return c->in ? OK : err_memory(e, NULL);
 }
 
 bool tls_knows(const tls *c) { return gnutls_handshake_get_last_out(c->session) == GNUTLS_HANDSHAKE_FINISHED; }

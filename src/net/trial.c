@@ -86,13 +86,13 @@ int trial_open(trial **out, const trial_options *o, err *e)
     const rank_links_shape these = trial_shape(o->layout);
     bool here[LINK_RANKS_MAX], far = false;
     trial *t = *out = mem_zero(1, sizeof *t);
-    if (!t) return err_set(e, ERR_MEMORY, "out of memory for ranks");
+    if (!t) return err_memory(e, "ranks");
     const rank_links_use use = {t, links_lost};
     asking_open(&t->asks, on_lost, t);
     t->o = o;
     t->n = o->layout->devices.n;
     t->ranks = mem_zero((size_t)t->n, sizeof *t->ranks);
-    int rc = t->ranks ? OK : err_set(e, ERR_MEMORY, "out of memory for ranks");
+    int rc = t->ranks ? OK : err_memory(e, "ranks");
     for (int i = 0; i < t->n && !rc; i++) {
         here[i] = !is_far(t, i);
         far = far || !here[i];
