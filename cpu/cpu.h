@@ -1,5 +1,5 @@
-/* cpu.h - inside the CPU backend: the device, its kernel tables and their working memory. What a kernel is given and
- * must equal: ops/run.h. */
+/* cpu.h - inside the CPU backend: weights, the device, its kernel tables and their working memory. What a kernel is
+ * given and must equal: ops/run.h. */
 #pragma once
 #include "base/json.h"
 #include "base/pool.h"
@@ -11,6 +11,7 @@
 #include "ops/run.h"
 #include "tensor/wire.h"
 
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -58,12 +59,13 @@ const cpu_table *cpu_kernels(unsigned flags, bool inexact);
 const cpu_table *cpu_kernels_named(const char *name); /* NULL when unknown, not built, or this processor lacks it */
 extern const cpu_table *const cpu_tables[];           /* all that are built, best first; the last is "c", then NULL */
 
-/* backend.weight_put: binds weight `index` of the program; nothing to do when it is there already. */
-int cpu_weight_put(dev *d, uint32_t index, err *e);
-int cpu_weights_end(dev *d, err *e); /* makes those that no file has as they are needed */
+/* Binds weight `index` of the program. */
+int cpu_weight_put(weight_set *s, uint32_t index, err *e);
+int cpu_weights_read(weight_set *s, err *e); /* makes those that no file has as they are needed */
+uint64_t cpu_weight_bytes(const weight_set *s);
 /* Chooses the ways in which weights are fetched, by measurement; and tells them: "q4_b64": ["far", "near"]. */
-void cpu_fetch_choose(dev *d);
-void cpu_fetch_tell(const dev *d, json *to);
+void cpu_fetch_choose(weight_set *s);
+void cpu_fetch_tell(const weight_set *s, json *to);
 void cpu_weight_drop(held_weight *h);
 
 /* ---- working memory of the kernels */
@@ -86,17 +88,27 @@ typedef struct cpu_run {
     uint32_t stretch;
 } cpu_run;
 
-struct dev {
+/* Devices over one set have steps one after the other, in the order in which they ask: each gets all threads. */
+struct weight_set {
     const program *p;
-    int threads, max_rows[AXIS_COUNT];
+    int threads;
     bool share_all;
-    cache_options cache;
     pool *team;
+    pthread_mutex_t lock; /* of the turns: */
+    pthread_cond_t changed;
+    uint64_t asked, served;
     const cpu_table *table;
-    cpu_run started;           /* what wait does; seg NULL: nothing */
     held_weight *held;         /* [p->n_weight] */
-    struct weight_fill *fills; /* [n_fill] of those in memory of their own, until cpu_weights_fill */
+    struct weight_fill *fills; /* [n_fill] of those in memory of their own, until cpu_weights_read */
     size_t n_fill, cap_fill;
+};
+
+struct dev {
+    weight_set *w;
+    const program *p;
+    int max_rows[AXIS_COUNT];
+    cache_options cache;
+    cpu_run started;                      /* what wait does; seg NULL: nothing */
     kv_store *kv;                         /* [p->n_state] */
     slot_store *slots;                    /* [p->n_state] */
     void *pages[GROUP_MAX], *slot_memory; /* the memory of both */
@@ -107,7 +119,7 @@ struct dev {
 /* What kernels are given of the device for a step. */
 static inline run cpu_run_of(dev *d, const program *p, const step *st, uint8_t *act)
 {
-    return (run){p, st, act, d->held, d->kv, d->slots, d->work.scratch, d->work.scratch_floats, d};
+    return (run){p, st, act, d->w->held, d->kv, d->slots, d->work.scratch, d->work.scratch_floats, d};
 }
 
 extern const cpu_table cpu_table_c;

@@ -1,4 +1,5 @@
-/* cpu_backend.c - the CPU as a device: one pool of threads, weights, KV pages, and the loop over the ops of a segment.
+/* cpu_backend.c - the CPU as a device: weights with one pool of threads, KV pages, and the loop over the ops of a
+ * segment.
  *
  * All workers walk the ops together. compile() puts a barrier before an op only when it touches memory that an op
  * since the last barrier wrote, or writes memory that one of them read. Consecutive elementwise ops over the same
@@ -48,21 +49,6 @@ enum { LIGHT = 16384 };
  * milliseconds) or more are always shared. */
 enum { ROUND = 64, TRIAL = 3, ALWAYS_SHARED = 1 << 28 };
 
-static void cpu_close(dev *d)
-{
-    if (!d) return;
-    for (uint32_t i = 0; d->held && i < d->p->n_weight; i++) cpu_weight_drop(&d->held[i]);
-    for (int g = 0; g < GROUP_MAX; g++) mem_unmap(d->pages[g], d->pages_bytes[g]);
-    mem_unmap(d->slot_memory, d->slot_bytes);
-    cpu_work_close(&d->work);
-    pool_close(d->team);
-    mem_free(d->held);
-    mem_free(d->fills);
-    mem_free(d->kv);
-    mem_free(d->slots);
-    mem_free(d);
-}
-
 static bool cpu_device(int i, device_info *out)
 {
     if (i > 0) return false;
@@ -71,52 +57,87 @@ static bool cpu_device(int i, device_info *out)
     return true;
 }
 
-static int end_weights(dev *d, err *e)
+/* ---- weights, and the threads that compute with them */
+
+static void close_weights(weight_set *s)
 {
-    int rc = cpu_weights_end(d, e);
-    if (!rc) cpu_fetch_choose(d);
+    if (!s) return;
+    for (uint32_t i = 0; s->held && i < s->p->n_weight; i++) cpu_weight_drop(&s->held[i]);
+    pool_close(s->team);
+    pthread_mutex_destroy(&s->lock);
+    pthread_cond_destroy(&s->changed);
+    mem_free(s->held);
+    mem_free(s->fills);
+    mem_free(s);
+}
+
+static int read_weights(weight_set *s, err *e)
+{
+    int rc = cpu_weights_read(s, e);
+    if (!rc) cpu_fetch_choose(s);
     return rc;
 }
 
 static bool cpu_takes_int8(dtype type) { return panel_format_of(type) != NULL; }
 
 /* Devices that work at the same time divide the threads of the process. */
-static int thread_count(const dev_options *o, const cpu_options *own)
+static int thread_count(const weight_options *o, const cpu_options *own)
 {
     int all = own->threads > 0 ? own->threads : pool_default_threads();
     return o->number > 0 ? o->number : o->sharers > 1 && all > o->sharers ? all / o->sharers : o->sharers > 1 ? 1 : all;
 }
 
-static int cpu_open(dev **out, const program *p, const dev_options *o, err *e)
+static int open_weights(weight_set **out, const program *p, const bool *reads, const weight_options *o, err *e)
 {
     const cpu_options plain = {0}, *own = o->own ? o->own : &plain;
     *out = NULL;
-    dev *d = mem_zero(1, sizeof *d);
-    if (!d) return err_set(e, ERR_MEMORY, "out of memory for the cpu device");
-    d->p = p;
-    d->threads = thread_count(o, own);
-    d->share_all = own->share_all;
-    memcpy(d->max_rows, o->max_rows, sizeof d->max_rows);
+    weight_set *s = mem_zero(1, sizeof *s);
+    if (!s) return err_set(e, ERR_MEMORY, "out of memory for the cpu device");
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->changed, NULL);
+    s->p = p;
+    s->threads = thread_count(o, own);
+    s->share_all = own->share_all;
     int rc = 0;
-    d->table = own->isa ? cpu_kernels_named(own->isa) : cpu_kernels(cpu_features(), o->inexact);
-    d->held = mem_zero(p->n_weight + 1, sizeof *d->held);
-    d->kv = mem_zero(p->n_state + 1, sizeof *d->kv);
-    d->slots = mem_zero(p->n_state + 1, sizeof *d->slots);
-    if (!d->table) rc = err_set(e, ERR_USAGE, "no kernels for \"%s\" on this processor", own->isa);
-    else if (d->table->inexact && !o->inexact)
+    s->table = own->isa ? cpu_kernels_named(own->isa) : cpu_kernels(cpu_features(), o->inexact);
+    s->held = mem_zero(p->n_weight + 1, sizeof *s->held);
+    if (!s->table) rc = err_set(e, ERR_USAGE, "no kernels for \"%s\" on this processor", own->isa);
+    else if (s->table->inexact && !o->inexact)
         rc = err_set(e, ERR_USAGE, "kernels for \"%s\" round otherwise: they need --exact off", own->isa);
-    else if (!d->held || !d->kv || !d->slots) rc = err_set(e, ERR_MEMORY, "out of memory for the cpu device");
-    if (!rc) rc = pool_open(&d->team, d->threads, e);
-    if (rc) cpu_close(d);
-    else *out = d;
+    else if (!s->held) rc = err_set(e, ERR_MEMORY, "out of memory for the cpu device");
+    if (!rc) rc = pool_open(&s->team, s->threads, e);
+    for (uint32_t i = 0; i < p->n_weight && !rc; i++)
+        if (reads[i]) rc = cpu_weight_put(s, i, e);
+    if (rc) close_weights(s);
+    else *out = s;
     return rc;
 }
 
-static uint64_t cpu_budget(const dev *d)
+static const char *cpu_isa(const weight_set *s) { return s->table->isa; }
+
+static uint64_t cpu_budget(const weight_set *s, const program *p)
 {
-    (void)d;
+    (void)s, (void)p;
     return mem_available();
 }
+
+static void take_turn(weight_set *s)
+{
+    pthread_mutex_lock(&s->lock);
+    const uint64_t mine = s->asked++;
+    while (s->served != mine) pthread_cond_wait(&s->changed, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void give_turn(weight_set *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->served++;
+    if (s->asked != s->served) pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- pages and slots */
 
 /* Memory for the pages of the states of one group that the device writes; the system gives it page by page as it is
  * written. */
@@ -154,13 +175,36 @@ static void touch_pages(dev *d)
         for (uint64_t at = 0; at < d->pages_bytes[g]; at += STEP) ((volatile uint8_t *)d->pages[g])[at] = 0;
 }
 
-static int cpu_cache_open(dev *d, const cache_options *o, err *e)
+static void cpu_close(dev *d)
 {
-    int rc = cpu_work_open(&d->work, d->p, d->max_rows, o, d->threads, e);
+    if (!d) return;
+    for (int g = 0; g < GROUP_MAX; g++) mem_unmap(d->pages[g], d->pages_bytes[g]);
+    mem_unmap(d->slot_memory, d->slot_bytes);
+    cpu_work_close(&d->work);
+    mem_free(d->kv);
+    mem_free(d->slots);
+    mem_free(d);
+}
+
+static int cpu_open(dev **out, weight_set *w, const program *p, const int max_rows[AXIS_COUNT], const cache_options *o,
+                    err *e)
+{
+    *out = NULL;
+    dev *d = mem_zero(1, sizeof *d);
+    if (!d) return err_set(e, ERR_MEMORY, "out of memory for the cpu device");
+    d->w = w;
+    d->p = p;
     d->cache = *o;
+    memcpy(d->max_rows, max_rows, sizeof d->max_rows);
+    d->kv = mem_zero(p->n_state + 1, sizeof *d->kv);
+    d->slots = mem_zero(p->n_state + 1, sizeof *d->slots);
+    int rc = d->kv && d->slots ? cpu_work_open(&d->work, p, max_rows, o, w->threads, e)
+                               : err_set(e, ERR_MEMORY, "out of memory for the cpu device");
     for (int g = 0; g < GROUP_MAX && !rc; g++) rc = kv_open(d, g, e);
     if (!rc) rc = slots_open(d, e);
     if (!rc && o->touch) touch_pages(d);
+    if (rc) cpu_close(d);
+    else *out = d;
     return rc;
 }
 
@@ -306,7 +350,7 @@ static int cpu_compile(dev *d, segment *s, err *e)
     c->barrier[1] = c->barrier[0] + p->n_op;
     for (uint32_t i = 0, n; i < p->n_op; i += n) {
         int row = fuse_find(s, d->max_rows, i);
-        n = row >= 0 && d->table->fused[row] ? fuse_rows[row].n : 1;
+        n = row >= 0 && d->w->table->fused[row] ? fuse_rows[row].n : 1;
         memset(c->fused + i, FUSE_INSIDE, n);
         c->fused[i] = (int8_t)(n > 1 ? row : FUSE_NONE);
     }
@@ -344,7 +388,7 @@ static uint32_t do_ops(const cpu_run *at, bool fuse, uint32_t i, int worker, int
 {
     const run *r = &at->r;
     const compiled *c = at->seg->compiled;
-    const cpu_table *table = r->on->table;
+    const cpu_table *table = r->on->w->table;
     const op *o = &r->p->ops[i];
     int row = fuse ? c->fused[i] : FUSE_NONE;
     if (row >= 0) table->fused[row](r, o, worker, workers);
@@ -379,19 +423,19 @@ static void run_ops(void *arg, int worker, int workers)
         light_ops l = {at, i, i};
         while (workers > 1 && r->st->n_tap == 0 && l.op1 < end && light(r, l.op1)) l.op1 += run_length(c, fuse, l.op1);
         if (l.op1 > i) { /* the barriers between them become one */
-            pool_barrier_do(d->team, worker, run_light, &l);
+            pool_barrier_do(d->w->team, worker, run_light, &l);
             i = l.op1;
             waited = true;
             continue;
         }
-        if (c->barrier[fuse][i] && workers > 1 && !waited) pool_barrier(d->team, worker);
+        if (c->barrier[fuse][i] && workers > 1 && !waited) pool_barrier(d->w->team, worker);
         waited = false;
         ref out = s->p->ops[i].out;
         i += do_ops(at, fuse, i, worker, workers);
         if (r->st->n_tap == 0) continue;
-        if (workers > 1) pool_barrier(d->team, worker); /* buffers are reused: tap while the values are there */
+        if (workers > 1) pool_barrier(d->w->team, worker); /* buffers are reused: tap while the values are there */
         if (worker == 0) show_taps(r, out);
-        if (workers > 1) pool_barrier(d->team, worker);
+        if (workers > 1) pool_barrier(d->w->team, worker);
     }
 }
 
@@ -399,10 +443,10 @@ static void run_stretch(const cpu_run *at)
 {
     const run *r = &at->r;
     stretch_work *w = &((compiled *)at->seg->compiled)->works[at->stretch];
-    pool *p = r->on->team;
+    pool *p = r->on->w->team;
     uint64_t work = 1;
     for (int i = 0; i < AXIS_COUNT; i++) work += w->multiplies[i] * (uint64_t)r->st->n[i];
-    if (work >= ALWAYS_SHARED || pool_workers(p) == 1 || r->on->share_all) {
+    if (work >= ALWAYS_SHARED || pool_workers(p) == 1 || r->on->w->share_all) {
         pool_run(p, run_ops, (void *)at);
         return;
     }
@@ -438,7 +482,9 @@ static int cpu_wait(dev *d, err *e)
     if (!at.seg) return OK;
     for (int32_t i = 0; i < at.r.st->n_copy && at.stretch == 0; i++) copy_page(d, &at.r.st->copies[i]);
     if (at.stretch) show_taps(&at.r, at.r.p->ops[at.seg->ends[at.stretch - 1]].out);
+    take_turn(d->w);
     run_stretch(&at);
+    give_turn(d->w);
     return OK;
 }
 
@@ -476,13 +522,11 @@ static int cpu_pick(dev *d, const segment *s, ref t, int64_t row0, int64_t rows,
 {
     (void)e;
     for (int64_t i = 0; i < rows; i++)
-        to[i] = pick_row(d->table->scan, act_row(s, t, row0 + i), tensor_count(&s->p->tensors[t]));
+        to[i] = pick_row(d->w->table->scan, act_row(s, t, row0 + i), tensor_count(&s->p->tensors[t]));
     return OK;
 }
 
 static const wire_ops *cpu_wire(void) { return cpu_kernels(cpu_features(), false)->wire; }
-
-static const char *cpu_isa(const dev *d) { return d->table->isa; }
 
 static const char *cpu_fused(const segment *s, uint32_t i, uint32_t *n)
 {
@@ -494,7 +538,6 @@ static const char *cpu_fused(const segment *s, uint32_t i, uint32_t *n)
 static uint64_t cpu_held_bytes(const dev *d)
 {
     uint64_t sum = d->work.bytes;
-    for (uint32_t i = 0; i < d->p->n_weight; i++) sum += d->held[i].own_bytes;
     for (int g = 0; g < GROUP_MAX; g++) sum += d->pages_bytes[g];
     return sum + d->slot_bytes;
 }
@@ -509,12 +552,15 @@ const backend cpu_backend = {
     .fits = cpu_fits,
     .probe = cpu_device,
     .takes_int8 = cpu_takes_int8,
+    .weights_open = open_weights,
+    .weights_read = read_weights,
+    .weights_close = close_weights,
+    .weight_bytes = cpu_weight_bytes,
+    .isa = cpu_isa,
+    .tell = cpu_fetch_tell,
+    .budget = cpu_budget,
     .open = cpu_open,
     .close = cpu_close,
-    .weight_put = cpu_weight_put,
-    .weights_end = end_weights,
-    .budget = cpu_budget,
-    .cache_open = cpu_cache_open,
     .compile = cpu_compile,
     .discard = cpu_discard,
     .act_put = cpu_act_put,
@@ -526,7 +572,5 @@ const backend cpu_backend = {
     .page_put = cpu_page_put,
     .fused = cpu_fused,
     .wire = cpu_wire,
-    .isa = cpu_isa,
-    .tell = cpu_fetch_tell,
     .held_bytes = cpu_held_bytes,
 };

@@ -2,7 +2,7 @@
 #pragma once
 #include "core/backend.h"
 
-/* dev_options.own */
+/* weight_options.own */
 typedef struct cpu_options {
     int threads;     /* of the process; devices without a number divide them; 0: all that it may use */
     const char *isa; /* NULL = best; "c", "avx2", "avxvnni", "avx512", "avx512bf16" (inexact), "neon", "dotprod" */

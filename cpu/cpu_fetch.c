@@ -49,23 +49,23 @@ static int n_known;
 /* ---- slices of the weights of a kind, one after the other, and again from the first */
 
 typedef struct walk {
-    const dev *d;
+    const weight_set *s;
     kind of;
     uint32_t weight;
     int64_t part, unit; /* where the next slice begins; units: panels or rows */
 } walk;
 
-static bool is_of(const dev *d, uint32_t i, kind k)
+static bool is_of(const weight_set *s, uint32_t i, kind k)
 {
-    const held_weight *w = &d->held[i];
+    const held_weight *w = &s->held[i];
     return w->streams && w->type == k.type && w->packed == k.packed;
 }
 
 /* The run of rows that `part` of a weight is, as it lies in memory. */
-static held_weight run_of(const dev *d, uint32_t i, int64_t part)
+static held_weight run_of(const weight_set *s, uint32_t i, int64_t part)
 {
-    const held_weight *w = &d->held[i];
-    return w->part ? held_part(w, part, w->rows / d->p->weights[i].parts) : *w;
+    const held_weight *w = &s->held[i];
+    return w->part ? held_part(w, part, w->rows / s->p->weights[i].parts) : *w;
 }
 
 static int64_t units_of(const held_weight *w) { return w->packed ? (w->rows + 15) / 16 : w->rows; }
@@ -73,9 +73,9 @@ static int64_t units_of(const held_weight *w) { return w->packed ? (w->rows + 15
 /* The next slice of at most so many bytes and one unit. */
 static held_weight next_slice(walk *at, int64_t bytes)
 {
-    const uint32_t n = at->d->p->n_weight;
-    while (!is_of(at->d, at->weight, at->of)) at->weight = (at->weight + 1) % n;
-    held_weight w = run_of(at->d, at->weight, at->part);
+    const uint32_t n = at->s->p->n_weight;
+    while (!is_of(at->s, at->weight, at->of)) at->weight = (at->weight + 1) % n;
+    held_weight w = run_of(at->s, at->weight, at->part);
     const int64_t all = units_of(&w), most = bytes / (int64_t)w.stride + 1, slices = (all + most - 1) / most,
                   each = (all + slices - 1) / slices, left = all - at->unit < each ? all - at->unit : each;
     w.data += (uint64_t)at->unit * w.stride;
@@ -84,7 +84,7 @@ static held_weight next_slice(walk *at, int64_t bytes)
     at->unit += left;
     if (at->unit < all) return w;
     at->unit = 0;
-    if (at->d->held[at->weight].part && ++at->part < at->d->p->weights[at->weight].parts) return w;
+    if (at->s->held[at->weight].part && ++at->part < at->s->p->weights[at->weight].parts) return w;
     at->part = 0;
     at->weight = (at->weight + 1) % n;
     return w;
@@ -93,7 +93,7 @@ static held_weight next_slice(walk *at, int64_t bytes)
 /* ---- measuring */
 
 typedef struct trial {
-    dev *d;
+    weight_set *s;
     kind of;
     double end;                                        /* clock_now: no more after that */
     double (*seconds)[FETCH_ROWS][FETCH_WAYS][ROUNDS]; /* [workers], for each byte */
@@ -116,9 +116,9 @@ static void measure(void *arg, int worker, int workers)
 {
     trial *t = arg;
     float *x = t->space + (uint64_t)worker * t->floats, *y = x + t->floats / 2;
-    const cpu_table *table = t->d->table;
+    const cpu_table *table = t->s->table;
     const int most = t->of.packed ? table->stream_rows : 1;
-    walk at = {.d = t->d, .of = t->of};
+    walk at = {.s = t->s, .of = t->of};
     for (uint64_t skipped = 0; skipped < t->of.bytes / (uint64_t)workers * (uint64_t)worker;) {
         const held_weight w = next_slice(&at, SLICE);
         skipped += (uint64_t)units_of(&w) * w.stride;
@@ -173,12 +173,12 @@ static fetch_way best_way(const trial *t, int workers, int rows, int rounds)
 }
 
 /* Floats that the activations of a slice take, or its results, whatever weight of the kind it is of. */
-static uint64_t floats_of(const dev *d, kind k)
+static uint64_t floats_of(const weight_set *s, kind k)
 {
     uint64_t most = 0;
-    for (uint32_t i = 0; i < d->p->n_weight; i++) {
-        if (!is_of(d, i, k)) continue;
-        const held_weight *w = &d->held[i];
+    for (uint32_t i = 0; i < s->p->n_weight; i++) {
+        if (!is_of(s, i, k)) continue;
+        const held_weight *w = &s->held[i];
         const uint64_t units = SLICE / w->stride + 1, outputs = FETCH_ROWS * (k.packed ? 16 * units : units);
         const uint64_t inputs = k.packed
                                     ? FETCH_ROWS * act_row_bytes(w->cols, panel_format_of(k.type)->act) / sizeof(float)
@@ -189,19 +189,19 @@ static uint64_t floats_of(const dev *d, kind k)
     return 2 * ((most + 31) / 16 * 16);
 }
 
-static void measure_kind(dev *d, choice *c, kind k, double end)
+static void measure_kind(weight_set *s, choice *c, kind k, double end)
 {
-    const int workers = pool_workers(d->team);
-    trial t = {.d = d, .of = k, .end = end, .floats = floats_of(d, k)};
+    const int workers = pool_workers(s->team);
+    trial t = {.s = s, .of = k, .end = end, .floats = floats_of(s, k)};
     t.seconds = mem_zero((size_t)workers, sizeof *t.seconds);
     t.rounds = mem_zero((size_t)workers, sizeof *t.rounds);
     t.space = mem_map((uint64_t)workers * t.floats * sizeof(float));
     if (t.seconds && t.rounds && t.space) {
-        pool_run(d->team, measure, &t);
+        pool_run(s->team, measure, &t);
         int rounds = ROUNDS;
         for (int i = 0; i < workers; i++)
             if (t.rounds[i] < rounds) rounds = t.rounds[i];
-        for (int rows = 1; rows <= (k.packed ? d->table->stream_rows : 1) && rounds >= ROUNDS_MIN; rows++)
+        for (int rows = 1; rows <= (k.packed ? s->table->stream_rows : 1) && rounds >= ROUNDS_MIN; rows++)
             c->way[rows - 1] = (uint8_t)best_way(&t, workers, rows, rounds);
         if (rounds < ROUNDS_MIN) c->table = NULL;
     }
@@ -213,22 +213,22 @@ static void measure_kind(dev *d, choice *c, kind k, double end)
 /* ---- kinds of a device */
 
 /* Marks the weights that activations are multiplied by. */
-static void mark_streams(dev *d)
+static void mark_streams(weight_set *s)
 {
-    for (uint32_t i = 0; i < d->p->n_op; i++) {
-        const op *o = &d->p->ops[i];
+    for (uint32_t i = 0; i < s->p->n_op; i++) {
+        const op *o = &s->p->ops[i];
         if (o->kind != OP_MATMUL && o->kind != OP_MATMUL_EXP && o->kind != OP_MATMUL_HEADS) continue;
-        held_weight *w = &d->held[d->p->tensors[o->in[1]].weight];
+        held_weight *w = &s->held[s->p->tensors[o->in[1]].weight];
         w->streams = w->data && (w->packed || dtype_is_float(w->type));
     }
 }
 
 /* The kinds, largest first. */
-static int list_kinds(const dev *d, kind to[KINDS_MAX])
+static int list_kinds(const weight_set *s, kind to[KINDS_MAX])
 {
     int n = 0;
-    for (uint32_t i = 0; i < d->p->n_weight; i++) {
-        const held_weight *w = &d->held[i];
+    for (uint32_t i = 0; i < s->p->n_weight; i++) {
+        const held_weight *w = &s->held[i];
         if (!w->streams) continue;
         int k = 0;
         while (k < n && (to[k].type != w->type || to[k].packed != w->packed)) k++;
@@ -268,37 +268,37 @@ static void remember(const choice *c)
     pthread_mutex_unlock(&lock);
 }
 
-void cpu_fetch_choose(dev *d)
+void cpu_fetch_choose(weight_set *s)
 {
     kind kinds[KINDS_MAX];
     const double end = clock_now() + BUDGET;
-    if (!d->table->stream) return;
-    mark_streams(d);
-    const int n = list_kinds(d, kinds);
+    if (!s->table->stream) return;
+    mark_streams(s);
+    const int n = list_kinds(s, kinds);
     for (int i = 0; i < n; i++) {
         const kind k = kinds[i];
-        choice c = {d->table, {k.type, k.packed, k.bytes > CACHED}, pool_workers(d->team), {0}};
+        choice c = {s->table, {k.type, k.packed, k.bytes > CACHED}, pool_workers(s->team), {0}};
         if (k.bytes < SLICE) continue;
         if (!recall(&c)) {
-            measure_kind(d, &c, k, end);
+            measure_kind(s, &c, k, end);
             if (!c.table) continue;
             remember(&c);
             log_line(LOG_DEBUG, "%s weights on %d threads are fetched %s for one row, %s for two",
                      dtype_info[k.type].name, c.threads, way_names[c.way[0]], way_names[c.way[1]]);
         }
-        for (uint32_t w = 0; w < d->p->n_weight; w++)
-            if (is_of(d, w, k)) memcpy(d->held[w].way, c.way, sizeof c.way);
+        for (uint32_t w = 0; w < s->p->n_weight; w++)
+            if (is_of(s, w, k)) memcpy(s->held[w].way, c.way, sizeof c.way);
     }
 }
 
-void cpu_fetch_tell(const dev *d, json *to)
+void cpu_fetch_tell(const weight_set *s, json *to)
 {
-    for (uint32_t i = 0; i < d->p->n_weight; i++) {
-        const held_weight *w = &d->held[i];
+    for (uint32_t i = 0; i < s->p->n_weight; i++) {
+        const held_weight *w = &s->held[i];
         const char *name = dtype_info[w->type].name;
         if (!w->streams || json_type(json_get(to, name)) != JSON_NULL) continue;
         json *list = json_add_array(to, name);
-        for (int rows = 0; rows < (w->packed ? d->table->stream_rows : 1); rows++)
+        for (int rows = 0; rows < (w->packed ? s->table->stream_rows : 1); rows++)
             json_add_str(list, NULL, way_names[w->way[rows]]);
     }
 }

@@ -1,4 +1,4 @@
-/* cpu_weight.c - binds a weight to the device: used where it lies in the mapped file when its recipe changes nothing,
+/* cpu_weight.c - binds a weight to the set: used where it lies in the mapped file when its recipe changes nothing,
  * else made once, by all threads (core/weight_fill.h), into memory of its own. */
 #include "base/mem.h"
 #include "core/weight_fill.h"
@@ -33,27 +33,33 @@ static int find_parts(const weight *w, held_weight *h, err *e)
     return OK;
 }
 
-/* Memory of its own, filled by cpu_weights_end. */
-static int plan_own(dev *d, const weight *w, held_weight *h, err *e)
+/* Memory of its own, filled by cpu_weights_read. */
+static int plan_own(weight_set *s, const weight *w, held_weight *h, err *e)
 {
     weight_fill f;
     int rc = weight_fill_plan(&f, w, h->type, h->packed, e);
     if (rc) return rc;
-    if (!mem_grow((void **)&d->fills, &d->cap_fill, d->n_fill + 1, sizeof *d->fills) ||
+    if (!mem_grow((void **)&s->fills, &s->cap_fill, s->n_fill + 1, sizeof *s->fills) ||
         !mem_mul((uint64_t)f.units, h->stride, &h->own_bytes) || !(h->own = mem_map(h->own_bytes)))
         return err_set(e, ERR_MEMORY, "out of memory for weight %s (%" PRIu64 " bytes)", w->name, h->own_bytes);
     h->data = f.out = h->own;
-    d->fills[d->n_fill++] = f;
+    s->fills[s->n_fill++] = f;
     return OK;
 }
 
+uint64_t cpu_weight_bytes(const weight_set *s)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < s->p->n_weight; i++) sum += s->held[i].own_bytes;
+    return sum;
+}
+
 /* Memory is taken as it is written: where there is too little, a process is killed without a word. */
-static int check_memory(const dev *d, err *e)
+static int check_memory(const weight_set *s, err *e)
 {
     const double mib = 1 << 20;
     const uint64_t there = mem_available();
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < d->p->n_weight; i++) bytes += d->held[i].own_bytes;
+    const uint64_t bytes = cpu_weight_bytes(s);
     if (bytes <= there) return OK;
     return err_set(
         e, ERR_MEMORY,
@@ -62,27 +68,25 @@ static int check_memory(const dev *d, err *e)
         (double)bytes / mib, (double)there / mib);
 }
 
-int cpu_weights_end(dev *d, err *e)
+int cpu_weights_read(weight_set *s, err *e)
 {
-    int rc = d->n_fill ? check_memory(d, e) : OK;
-    if (!rc) rc = weight_fill_run(d->fills, d->n_fill, d->threads, e);
-    mem_free(d->fills);
-    d->fills = NULL;
-    d->n_fill = d->cap_fill = 0;
+    int rc = s->n_fill ? check_memory(s, e) : OK;
+    if (!rc) rc = weight_fill_run(s->fills, s->n_fill, s->threads, e);
+    mem_free(s->fills);
+    s->fills = NULL;
+    s->n_fill = s->cap_fill = 0;
     return rc;
 }
 
-int cpu_weight_put(dev *d, uint32_t index, err *e)
+int cpu_weight_put(weight_set *s, uint32_t index, err *e)
 {
-    const weight *w = &d->p->weights[index];
-    held_weight *to = &d->held[index];
-    if (to->data) return 0; /* tied: two ops, one weight */
+    const weight *w = &s->p->weights[index];
     held_weight h = {.type = weight_held_type(w), .rows = w->rows, .cols = w->cols, .packed = w->packed};
     h.stride = w->packed ? panel_bytes(h.type, w->cols) : dtype_row_bytes(h.type, (uint64_t)w->cols);
     h.data = rows_in_file(w, 0, w->rows);
     int rc = w->parts && !w->vector && !h.data ? find_parts(w, &h, e) : OK;
-    if (!rc && !h.data) rc = plan_own(d, w, &h, e);
-    if (!rc) *to = h;
+    if (!rc && !h.data) rc = plan_own(s, w, &h, e);
+    if (!rc) s->held[index] = h;
     return rc;
 }
 

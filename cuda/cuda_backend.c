@@ -26,33 +26,29 @@ enum { STEPS_BYTES = 64 << 20 };
 
 static bool cuda_takes_int8(dtype type) { return panel_format_of(type) != NULL; }
 
-/* Opens the context of a device of the driver. */
-static int open_context(cuda_device *d, int ordinal, err *e)
+static int load_kernels(cuda_weights *w, err *e)
 {
-    int device = 0, major = 0, minor = 0;
-    int rc = cuda_done(d, d->cu->cuDeviceGet(&device, ordinal), "opening it", e);
-    if (!rc) rc = cuda_done(d, d->cu->cuDeviceGetAttribute(&major, CU_MAJOR, device), "asking for its kind", e);
-    if (!rc) rc = cuda_done(d, d->cu->cuDeviceGetAttribute(&minor, CU_MINOR, device), "asking for its kind", e);
-    if (!rc) rc = cuda_done(d, d->cu->cuDevicePrimaryCtxRetain(&d->context, device), "opening it", e);
-    if (!rc) rc = cuda_done(d, d->cu->cuCtxSetCurrent(d->context), "opening it", e);
-    if (!rc) rc = cuda_done(d, d->cu->cuStreamCreate(&d->stream, CU_STREAM_APART), "opening a stream", e);
-    d->ordinal = device;
-    snprintf(d->isa, sizeof d->isa, "sm_%d%d", major, minor);
-    return rc;
-}
-
-static int load_kernels(cuda_device *d, err *e)
-{
-    int rc = cuda_load_image(d, "definitions", &d->definitions, e);
+    int rc = cuda_load_image(&w->q, "definitions", &w->definitions, e);
 #define X(id, name, ...)                                                                                               \
-    if (!rc) rc = cuda_find(d, d->definitions, "cuda_op_" #name, &d->kernels.op[OP_##id], e);
+    if (!rc) rc = cuda_find(&w->q, w->definitions, "cuda_op_" #name, &w->kernels.op[OP_##id], e);
     KERNEL_LIST(X)
 #undef X
 #define X(name)                                                                                                        \
-    if (!rc) rc = cuda_find(d, d->definitions, "cuda_" #name, &d->kernels.name, e);
+    if (!rc) rc = cuda_find(&w->q, w->definitions, "cuda_" #name, &w->kernels.name, e);
     CUDA_MOVE_LIST(X)
 #undef X
-    return rc ? rc : cuda_fast_load(d, e);
+    return rc ? rc : cuda_fast_load(w, e);
+}
+
+/* What its kernels are made for. */
+static int find_kind(cuda_weights *w, err *e)
+{
+    const cuda_driver *cu = w->q.cu;
+    int major = 0, minor = 0;
+    int rc = cuda_done(&w->q, cu->cuDeviceGetAttribute(&major, CU_MAJOR, w->q.device), "asking for its kind", e);
+    if (!rc) rc = cuda_done(&w->q, cu->cuDeviceGetAttribute(&minor, CU_MINOR, w->q.device), "asking for its kind", e);
+    snprintf(w->isa, sizeof w->isa, "sm_%d%d", major, minor);
+    return rc;
 }
 
 static bool cuda_probe(int i, device_info *out)
@@ -75,32 +71,26 @@ static bool cuda_probe(int i, device_info *out)
     return true;
 }
 
-static void cuda_close(dev *of)
+/* ---- weights */
+
+static cuda_weights *weights_of(weight_set *w) { return (cuda_weights *)(void *)w; }
+static const cuda_weights *weights_at(const weight_set *w) { return (const cuda_weights *)(const void *)w; }
+
+static void close_weights(weight_set *of)
 {
     if (!of) return;
-    cuda_device *d = cuda_device_of(of);
-    if (d->stream && !d->bad) d->cu->cuStreamSynchronize(d->stream);
-    for (uint32_t i = 0; d->ropes && i < d->p->n_rope * CUDA_VARIANTS; i++)
-        cuda_give(d, &d->ropes[i].at, d->ropes[i].bytes);
-    cu_address *const taken[] = {&d->weights,       &d->scratch,     &d->program,
-                                 &d->rope_variants, &d->slot_memory, &d->constants};
-    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) cuda_give(d, taken[i], 0);
-    for (int g = 0; g < GROUP_MAX; g++) cuda_give(d, &d->pages[g], 0);
-    cuda_block_free(d, &d->stage);
-    if (d->definitions) d->cu->cuModuleUnload(d->definitions);
-    if (d->fast) d->cu->cuModuleUnload(d->fast);
-    if (d->stream) d->cu->cuStreamDestroy_v2(d->stream);
-    if (d->context) d->cu->cuDevicePrimaryCtxRelease_v2(d->ordinal);
-    mem_free(d->wanted);
-    mem_free(d->helds);
-    mem_free(d->kv);
-    mem_free(d->slots);
-    mem_free(d->ropes);
-    mem_free(d->constant);
-    mem_free(d);
+    cuda_weights *w = weights_of(of);
+    if (w->q.context) w->q.cu->cuCtxSetCurrent(w->q.context);
+    cuda_give(&w->q, &w->weights, 0);
+    if (w->definitions) w->q.cu->cuModuleUnload(w->definitions);
+    if (w->fast) w->q.cu->cuModuleUnload(w->fast);
+    cuda_queue_close(&w->q);
+    mem_free(w->wanted);
+    mem_free(w->helds);
+    mem_free(w);
 }
 
-static int cuda_open(dev **out, const program *p, const dev_options *o, err *e)
+static int open_weights(weight_set **out, const program *p, const bool *reads, const weight_options *o, err *e)
 {
     const char *why;
     const cuda_driver *cu = cuda_driver_open(&why);
@@ -112,53 +102,56 @@ static int cuda_open(dev **out, const program *p, const dev_options *o, err *e)
     if (!rc && ordinal >= count)
         rc = err_set(e, ERR_USAGE, "--devices cuda:%d: the NVIDIA driver has %d devices, from 0 on", ordinal, count);
     if (rc) return rc;
-    cuda_device *d = mem_zero(1, sizeof *d);
-    if (!d) return err_set(e, ERR_MEMORY, "out of memory for a CUDA device");
-    d->p = p;
-    d->cu = cu;
-    d->wanted = mem_zero(p->n_weight + 1, sizeof *d->wanted);
-    d->helds = mem_zero(p->n_weight + 1, sizeof *d->helds);
-    d->kv = mem_zero(p->n_state + 1, sizeof *d->kv);
-    d->slots = mem_zero(p->n_state + 1, sizeof *d->slots);
-    d->ropes = mem_zero((size_t)p->n_rope * CUDA_VARIANTS + 1, sizeof *d->ropes);
-    if (!d->wanted || !d->helds || !d->kv || !d->slots || !d->ropes)
-        rc = err_set(e, ERR_MEMORY, "out of memory for a CUDA device");
-    if (!rc) rc = open_context(d, ordinal, e);
-    if (!rc) rc = load_kernels(d, e);
-    if (rc) cuda_close((dev *)(void *)d);
-    else *out = (dev *)(void *)d;
+    cuda_weights *w = mem_zero(1, sizeof *w);
+    if (!w) return err_set(e, ERR_MEMORY, "out of memory for a CUDA device");
+    w->p = p;
+    w->ordinal = ordinal;
+    w->wanted = mem_zero(p->n_weight + 1, sizeof *w->wanted);
+    w->helds = mem_zero(p->n_weight + 1, sizeof *w->helds);
+    if (w->wanted) memcpy(w->wanted, reads, p->n_weight * sizeof *reads);
+    if (!w->wanted || !w->helds) rc = err_set(e, ERR_MEMORY, "out of memory for a CUDA device");
+    if (!rc) rc = cuda_queue_open(&w->q, cu, ordinal, e);
+    if (!rc) rc = find_kind(w, e);
+    if (!rc) rc = load_kernels(w, e);
+    if (rc) close_weights((weight_set *)(void *)w);
+    else *out = (weight_set *)(void *)w;
     return rc;
 }
 
-/* ---- weights, pages, slots */
-
-static int cuda_weight_put(dev *of, uint32_t index, err *e)
+static int read_weights(weight_set *of, err *e)
 {
-    (void)e;
-    cuda_device_of(of)->wanted[index] = true;
-    return OK;
+    cuda_weights *w = weights_of(of);
+    w->q.cu->cuCtxSetCurrent(w->q.context);
+    return cuda_weights_send(w, e);
 }
 
-/* Scratch space is taken here, so that what pages may take is less by it. */
-static int cuda_weights_end(dev *of, err *e)
+static uint64_t weight_bytes(const weight_set *w) { return weights_at(w)->q.held; }
+
+static const char *cuda_isa(const weight_set *w) { return weights_at(w)->isa; }
+
+/* Workers that have scratch space. */
+static int scratch_workers(const program *p)
 {
-    cuda_device *d = cuda_device_of(of);
-    d->scratch_floats = run_scratch_floats(d->p);
-    const uint64_t most = SCRATCH_BYTES / (d->scratch_floats * sizeof(float));
-    d->scratch_workers = most > SCRATCH_WORKERS ? SCRATCH_WORKERS : most ? (int)most : 1;
-    int rc = cuda_weights_send(d, e);
-    if (rc) return rc;
-    return cuda_take(d, (uint64_t)d->scratch_workers * d->scratch_floats * sizeof(float), "scratch space", &d->scratch,
-                     e);
+    const uint64_t most = SCRATCH_BYTES / (run_scratch_floats(p) * sizeof(float));
+    return most > SCRATCH_WORKERS ? SCRATCH_WORKERS : most ? (int)most : 1;
 }
 
-static uint64_t cuda_budget(const dev *of)
+static uint64_t scratch_bytes(const program *p)
 {
-    cuda_device *d = cuda_device_of((dev *)of);
+    return (uint64_t)scratch_workers(p) * run_scratch_floats(p) * sizeof(float);
+}
+
+static uint64_t cuda_budget(const weight_set *of, const program *p)
+{
+    const cuda_weights *w = weights_at(of);
+    const uint64_t kept = STEPS_BYTES + scratch_bytes(p);
     size_t available = 0, total = 0;
-    if (d->bad || d->cu->cuMemGetInfo_v2(&available, &total)) return 0;
-    return available > STEPS_BYTES ? available - STEPS_BYTES : 0;
+    w->q.cu->cuCtxSetCurrent(w->q.context);
+    if (w->q.bad || w->q.cu->cuMemGetInfo_v2(&available, &total)) return 0;
+    return available > kept ? available - kept : 0;
 }
+
+/* ---- pages, slots */
 
 static int open_pages(cuda_device *d, int group, err *e)
 {
@@ -168,7 +161,7 @@ static int open_pages(cuda_device *d, int group, err *e)
     if (!each) return OK;
     if (!mem_mul(each, pages, &all)) return err_set(e, ERR_MEMORY, "a cache of %" PRIu64 " pages is too large", pages);
     d->page_bytes[group] = each;
-    int rc = cuda_take(d, all, "the cache", &d->pages[group], e);
+    int rc = cuda_take(&d->q, all, "the cache", &d->pages[group], e);
     if (!rc) kv_place(d->kv, d->p, group, c->k_type, c->v_type, (uint8_t *)(uintptr_t)d->pages[group]);
     return rc;
 }
@@ -179,18 +172,53 @@ static int open_slots(cuda_device *d, err *e)
     if (!floats) return OK;
     if (d->cache.n_slot < 2)
         return err_set(e, ERR_USAGE, "a sequence of this model takes two slots, the device has %d", d->cache.n_slot);
-    int rc = cuda_take(d, floats * sizeof(float) * (uint64_t)d->cache.n_slot, "slots", &d->slot_memory, e);
+    int rc = cuda_take(&d->q, floats * sizeof(float) * (uint64_t)d->cache.n_slot, "slots", &d->slot_memory, e);
     if (!rc) slots_place(d->slots, d->p, (float *)(uintptr_t)d->slot_memory);
     return rc;
 }
 
-static int cuda_cache_open(dev *of, const cache_options *o, err *e)
+static void cuda_close(dev *of)
 {
+    if (!of) return;
     cuda_device *d = cuda_device_of(of);
-    int rc = OK;
+    if (d->q.stream && !d->q.bad) d->q.cu->cuStreamSynchronize(d->q.stream);
+    for (uint32_t i = 0; d->ropes && i < d->p->n_rope * CUDA_VARIANTS; i++)
+        cuda_give(&d->q, &d->ropes[i].at, d->ropes[i].bytes);
+    cu_address *const taken[] = {&d->scratch, &d->program, &d->rope_variants, &d->slot_memory, &d->constants};
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) cuda_give(&d->q, taken[i], 0);
+    for (int g = 0; g < GROUP_MAX; g++) cuda_give(&d->q, &d->pages[g], 0);
+    cuda_block_free(&d->q, &d->stage);
+    cuda_queue_close(&d->q);
+    mem_free(d->kv);
+    mem_free(d->slots);
+    mem_free(d->ropes);
+    mem_free(d->constant);
+    mem_free(d);
+}
+
+static int cuda_open(dev **out, weight_set *of, const program *p, const int max_rows[AXIS_COUNT],
+                     const cache_options *o, err *e)
+{
+    (void)max_rows;
+    *out = NULL;
+    cuda_device *d = mem_zero(1, sizeof *d);
+    if (!d) return err_set(e, ERR_MEMORY, "out of memory for a CUDA device");
+    d->w = weights_of(of);
+    d->p = p;
     d->cache = *o;
+    d->scratch_floats = run_scratch_floats(p);
+    d->scratch_workers = scratch_workers(p);
+    d->kv = mem_zero(p->n_state + 1, sizeof *d->kv);
+    d->slots = mem_zero(p->n_state + 1, sizeof *d->slots);
+    d->ropes = mem_zero((size_t)p->n_rope * CUDA_VARIANTS + 1, sizeof *d->ropes);
+    int rc = cuda_queue_open(&d->q, d->w->q.cu, d->w->ordinal, e);
+    if (!rc && (!d->kv || !d->slots || !d->ropes)) rc = err_set(e, ERR_MEMORY, "out of memory for a CUDA device");
+    if (!rc) rc = cuda_take(&d->q, scratch_bytes(p), "scratch space", &d->scratch, e);
     for (int g = 0; g < GROUP_MAX && !rc; g++) rc = open_pages(d, g, e);
-    return rc ? rc : open_slots(d, e);
+    if (!rc) rc = open_slots(d, e);
+    if (rc) cuda_close((dev *)(void *)d);
+    else *out = (dev *)(void *)d;
+    return rc;
 }
 
 static int move_page(dev *of, int group, int32_t page, uint8_t *to, const uint8_t *from, err *e)
@@ -201,9 +229,9 @@ static int move_page(dev *of, int group, int32_t page, uint8_t *to, const uint8_
     const uint64_t bytes = d->page_bytes[group];
     const cu_address at = d->pages[group] + (uint64_t)page * bytes;
     if (!bytes) return OK;
-    if (to) return cuda_fetch(d, to, at, bytes, e);
-    int rc = cuda_send(d, at, from, bytes, e);
-    return rc ? rc : cuda_wait(d, e);
+    if (to) return cuda_fetch(&d->q, to, at, bytes, e);
+    int rc = cuda_send(&d->q, at, from, bytes, e);
+    return rc ? rc : cuda_wait(&d->q, e);
 }
 
 static int cuda_page_get(dev *d, int group, int32_t page, uint8_t *to, err *e)
@@ -224,9 +252,9 @@ static void cuda_discard(dev *of, segment *s)
     cuda_segment *c = s->compiled;
     if (c) {
         cuda_graphs_drop(d, c);
-        cuda_give(d, &c->act, s->act_bytes);
-        cuda_give(d, &c->run, 0);
-        cuda_block_free(d, &c->step);
+        cuda_give(&d->q, &c->act, s->act_bytes);
+        cuda_give(&d->q, &c->run, 0);
+        cuda_block_free(&d->q, &c->step);
     }
     mem_free(c);
     s->compiled = NULL;
@@ -238,7 +266,7 @@ static int cuda_compile(dev *of, segment *s, err *e)
     cuda_segment *c = s->compiled = mem_zero(1, sizeof *c);
     if (!c) return err_set(e, ERR_MEMORY, "out of memory for a segment");
     int rc = cuda_program_send(d, s->p, e);
-    if (!rc) rc = cuda_take(d, s->act_bytes, "activations", &c->act, e);
+    if (!rc) rc = cuda_take(&d->q, s->act_bytes, "activations", &c->act, e);
     return rc ? rc : cuda_run_send(d, c, e);
 }
 
@@ -272,7 +300,7 @@ static int start_op(cuda_device *d, const cuda_segment *s, const step *st, uint3
     const int64_t units = op_workers(d, st, o), most = scratch ? d->scratch_workers : WORKERS_MAX;
     int32_t workers = (int32_t)(units < most ? units : most);
     cu_address r = s->run;
-    return cuda_launch(d, d->kernels.op[o->kind], workers, BLOCK, (void *[]){&r, &i, &workers}, e);
+    return cuda_launch(&d->q, d->w->kernels.op[o->kind], workers, BLOCK, (void *[]){&r, &i, &workers}, e);
 }
 
 static cu_address act_address(const cuda_segment *s, const program *p, ref t) { return s->act + p->tensors[t].off; }
@@ -288,7 +316,7 @@ static int show_taps(cuda_device *d, const cuda_segment *s, const step *st, ref 
         const tap *to = &st->taps[i];
         if (to->what != done || !done) continue;
         float *copy = to->to ? to->to : mem_alloc(bytes);
-        rc = copy ? cuda_fetch(d, copy, act_address(s, d->p, done), bytes, e)
+        rc = copy ? cuda_fetch(&d->q, copy, act_address(s, d->p, done), bytes, e)
                   : err_set(e, ERR_MEMORY, "out of memory for the rows of %s", t->name);
         if (!to->to && !rc) to->take(to->self, copy, rows);
         if (!to->to) mem_free(copy);
@@ -318,7 +346,7 @@ static int cuda_start(dev *of, const segment *s, uint32_t stretch, const step *s
     return st->n_tap ? start_stretch(d, c, stretch, st, e) : cuda_graph_start(d, c, stretch, st, start_stretch, e);
 }
 
-static int cuda_step_wait(dev *d, err *e) { return cuda_wait(cuda_device_of(d), e); }
+static int cuda_step_wait(dev *d, err *e) { return cuda_wait(&cuda_device_of(d)->q, e); }
 
 /* ---- rows in and out */
 
@@ -333,17 +361,18 @@ static int cuda_act_put(dev *of, const segment *s, ref t, int64_t col0, int64_t 
     cu_address to = act_address(c, s->p, t), act = c->act, p = d->program;
     int rc;
     if (!a->block && cols == all) {
-        rc = cuda_send(d, to, from, bytes, e);
-        return rc ? rc : cuda_wait(d, e);
+        rc = cuda_send(&d->q, to, from, bytes, e);
+        return rc ? rc : cuda_wait(&d->q, e);
     }
-    rc = cuda_block_grow(d, &d->stage, bytes, "rows", e);
-    if (!rc) rc = cuda_send(d, d->stage.at, from, bytes, e);
+    rc = cuda_block_grow(&d->q, &d->stage, bytes, "rows", e);
+    if (!rc) rc = cuda_send(&d->q, d->stage.at, from, bytes, e);
     if (!rc && a->block)
-        rc = cuda_launch(d, d->kernels.move_in, 1, 1, (void *[]){&p, &act, &t, &col0, &cols, &rows, &d->stage.at}, e);
+        rc = cuda_launch(&d->q, d->w->kernels.move_in, 1, 1,
+                         (void *[]){&p, &act, &t, &col0, &cols, &rows, &d->stage.at}, e);
     else if (!rc)
-        rc = cuda_launch(d, d->kernels.columns_in, rows * cols, MOVE_BLOCK,
+        rc = cuda_launch(&d->q, d->w->kernels.columns_in, rows * cols, MOVE_BLOCK,
                          (void *[]){&to, &d->stage.at, (int64_t *)&all, &col0, &cols, &rows}, e);
-    return rc ? rc : cuda_wait(d, e);
+    return rc ? rc : cuda_wait(&d->q, e);
 }
 
 static int cuda_act_get(dev *of, const segment *s, ref t, int64_t row0, int64_t rows, void *to, err *e)
@@ -352,11 +381,12 @@ static int cuda_act_get(dev *of, const segment *s, ref t, int64_t row0, int64_t 
     const cuda_segment *c = s->compiled;
     const tensor *a = &s->p->tensors[t];
     const uint64_t row = act_move_bytes(a, tensor_count(a)), bytes = (uint64_t)rows * row;
-    if (!a->block) return cuda_fetch(d, to, act_address(c, s->p, t) + (uint64_t)row0 * row, bytes, e);
+    if (!a->block) return cuda_fetch(&d->q, to, act_address(c, s->p, t) + (uint64_t)row0 * row, bytes, e);
     cu_address act = c->act, p = d->program;
-    int rc = cuda_block_grow(d, &d->stage, bytes, "rows", e);
-    if (!rc) rc = cuda_launch(d, d->kernels.move_out, 1, 1, (void *[]){&p, &act, &t, &row0, &rows, &d->stage.at}, e);
-    return rc ? rc : cuda_fetch(d, to, d->stage.at, bytes, e);
+    int rc = cuda_block_grow(&d->q, &d->stage, bytes, "rows", e);
+    if (!rc)
+        rc = cuda_launch(&d->q, d->w->kernels.move_out, 1, 1, (void *[]){&p, &act, &t, &row0, &rows, &d->stage.at}, e);
+    return rc ? rc : cuda_fetch(&d->q, to, d->stage.at, bytes, e);
 }
 
 static int cuda_pick(dev *of, const segment *s, ref t, int64_t row0, int64_t rows, best_logit *to, err *e)
@@ -365,10 +395,11 @@ static int cuda_pick(dev *of, const segment *s, ref t, int64_t row0, int64_t row
     int64_t n = tensor_count(&s->p->tensors[t]);
     cu_address from = act_address(s->compiled, s->p, t) + (uint64_t)(row0 * n) * sizeof(float);
     const uint64_t bytes = (uint64_t)rows * sizeof *to;
-    int rc = cuda_block_grow(d, &d->stage, bytes, "rows", e);
+    int rc = cuda_block_grow(&d->q, &d->stage, bytes, "rows", e);
     if (!rc)
-        rc = cuda_launch(d, d->kernels.pick, rows * PICK_THREADS, PICK_THREADS, (void *[]){&from, &n, &d->stage.at}, e);
-    return rc ? rc : cuda_fetch(d, to, d->stage.at, bytes, e);
+        rc = cuda_launch(&d->q, d->w->kernels.pick, rows * PICK_THREADS, PICK_THREADS,
+                         (void *[]){&from, &n, &d->stage.at}, e);
+    return rc ? rc : cuda_fetch(&d->q, to, d->stage.at, bytes, e);
 }
 
 static const char *cuda_fused(const segment *s, uint32_t i, uint32_t *n)
@@ -378,9 +409,7 @@ static const char *cuda_fused(const segment *s, uint32_t i, uint32_t *n)
     return NULL;
 }
 
-static const char *cuda_isa(const dev *d) { return cuda_device_at(d)->isa; }
-
-static uint64_t cuda_held_bytes(const dev *d) { return cuda_device_at(d)->held; }
+static uint64_t cuda_held_bytes(const dev *d) { return cuda_device_at(d)->q.held; }
 
 const backend cuda_backend = {
     .name = "cuda",
@@ -388,12 +417,14 @@ const backend cuda_backend = {
     .sequences = 256,
     .probe = cuda_probe,
     .takes_int8 = cuda_takes_int8,
+    .weights_open = open_weights,
+    .weights_read = read_weights,
+    .weights_close = close_weights,
+    .weight_bytes = weight_bytes,
+    .isa = cuda_isa,
+    .budget = cuda_budget,
     .open = cuda_open,
     .close = cuda_close,
-    .weight_put = cuda_weight_put,
-    .weights_end = cuda_weights_end,
-    .budget = cuda_budget,
-    .cache_open = cuda_cache_open,
     .compile = cuda_compile,
     .discard = cuda_discard,
     .act_put = cuda_act_put,
@@ -404,6 +435,5 @@ const backend cuda_backend = {
     .page_get = cuda_page_get,
     .page_put = cuda_page_put,
     .fused = cuda_fused,
-    .isa = cuda_isa,
     .held_bytes = cuda_held_bytes,
 };

@@ -10,7 +10,7 @@ enum { SHARED_MAX = 40 << 10 }; /* bytes of dynamic shared memory that every dev
 
 static const dtype float_types[CUDA_FLOATS] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
 
-int cuda_fast_load(cuda_device *d, err *e)
+int cuda_fast_load(cuda_weights *w, err *e)
 {
     static const char *const kinds[PANEL_KINDS] = {
 #define X(name, ...) #name,
@@ -19,19 +19,19 @@ int cuda_fast_load(cuda_device *d, err *e)
     };
     static const int rows[CUDA_FAST_WAYS] = {1, CUDA_FAST_ROWS};
     char name[64];
-    int rc = cuda_load_image(d, "fast", &d->fast, e);
+    int rc = cuda_load_image(&w->q, "fast", &w->fast, e);
     for (int way = 0; way < CUDA_FAST_WAYS; way++) {
         for (int k = 0; k < PANEL_KINDS && !rc; k++) {
             snprintf(name, sizeof name, "cuda_qmat_%s_%d", kinds[k], rows[way]);
-            rc = cuda_find(d, d->fast, name, &d->kernels.qmat[k][way], e);
+            rc = cuda_find(&w->q, w->fast, name, &w->kernels.qmat[k][way], e);
         }
         for (int k = 0; k < CUDA_FLOATS && !rc; k++) {
             snprintf(name, sizeof name, "cuda_fmat_%s_%d", dtype_info[float_types[k]].name, rows[way]);
-            rc = cuda_find(d, d->fast, name, &d->kernels.fmat[k][way], e);
+            rc = cuda_find(&w->q, w->fast, name, &w->kernels.fmat[k][way], e);
         }
     }
 #define X(name)                                                                                                        \
-    if (!rc) rc = cuda_find(d, d->fast, "cuda_" #name, &d->kernels.name, e);
+    if (!rc) rc = cuda_find(&w->q, w->fast, "cuda_" #name, &w->kernels.name, e);
     CUDA_FAST_LIST(X)
 #undef X
     return rc;
@@ -42,7 +42,7 @@ static void *at(const cuda_device *d, const cuda_segment *s, ref t)
 {
     const tensor *i = &d->p->tensors[t];
     if (!t) return NULL;
-    if (i->kind == TENSOR_WEIGHT) return (void *)(uintptr_t)d->helds[i->weight].data;
+    if (i->kind == TENSOR_WEIGHT) return (void *)(uintptr_t)d->w->helds[i->weight].data;
     return (void *)(uintptr_t)(i->kind == TENSOR_CONST ? d->constant[t] : s->act + i->off);
 }
 
@@ -53,7 +53,7 @@ static int64_t blocks_of(int64_t n, int64_t each) { return (n + each - 1) / each
 static product_args product_of(const cuda_device *d, const cuda_segment *s, const step *st, const op *o)
 {
     const program *p = d->p;
-    const held_weight *w = &d->helds[p->tensors[o->in[1]].weight];
+    const held_weight *w = &d->w->helds[p->tensors[o->in[1]].weight];
     product_args a = {.bias = at(d, s, o->in[2]),
                       .y = at(d, s, o->out),
                       .n = tensor_count(&p->tensors[o->out]),
@@ -76,7 +76,7 @@ static cuda_grid product_grid(const product_args *a, int64_t outputs, int thread
 
 static int start_packed(cuda_device *d, const cuda_segment *s, const step *st, const op *o, err *e)
 {
-    const held_weight *w = &d->helds[d->p->tensors[o->in[1]].weight];
+    const held_weight *w = &d->w->helds[d->p->tensors[o->in[1]].weight];
     const panel_format *f = panel_format_of(w->type);
     qmat_args a = {.of = product_of(d, s, st, o),
                    .w = w->data,
@@ -85,19 +85,19 @@ static int start_packed(cuda_device *d, const cuda_segment *s, const step *st, c
                    .type = (int32_t)w->type,
                    .factor = f->factor};
     a.x_stride = act_row_bytes(a.of.x_cols, d->p->tensors[o->in[0]].block);
-    return cuda_launch_grid(d, d->kernels.qmat[f->kind][way_of(&a.of)], product_grid(&a.of, PANEL_ROWS, QMAT_THREADS),
-                            (void *[]){&a}, e);
+    return cuda_launch_grid(&d->q, d->w->kernels.qmat[f->kind][way_of(&a.of)],
+                            product_grid(&a.of, PANEL_ROWS, QMAT_THREADS), (void *[]){&a}, e);
 }
 
 static int start_floats(cuda_device *d, const cuda_segment *s, const step *st, const op *o, bool *done, err *e)
 {
-    const held_weight *w = &d->helds[d->p->tensors[o->in[1]].weight];
+    const held_weight *w = &d->w->helds[d->p->tensors[o->in[1]].weight];
     int k = 0;
     while (k < CUDA_FLOATS && float_types[k] != w->type) k++;
     *done = k < CUDA_FLOATS && !w->packed;
     if (!*done) return OK;
     fmat_args a = {.of = product_of(d, s, st, o), .w = w->data, .x = at(d, s, o->in[0])};
-    return cuda_launch_grid(d, d->kernels.fmat[k][way_of(&a.of)],
+    return cuda_launch_grid(&d->q, d->w->kernels.fmat[k][way_of(&a.of)],
                             product_grid(&a.of, FMAT_THREADS / LANES, FMAT_THREADS), (void *[]){&a}, e);
 }
 
@@ -116,7 +116,7 @@ static int start_norm(cuda_device *d, const cuda_segment *s, const step *st, con
                    .kind = o->u.norm.kind,
                    .eps = o->u.norm.eps};
     const cuda_grid grid = {st->n[out->axis] * groups, 1, NORM_THREADS, 0};
-    return cuda_launch_grid(d, d->kernels.norm, grid, (void *[]){&a}, e);
+    return cuda_launch_grid(&d->q, d->w->kernels.norm, grid, (void *[]){&a}, e);
 }
 
 static int start_quant(cuda_device *d, const cuda_segment *s, const step *st, const op *o, err *e)
@@ -130,7 +130,7 @@ static int start_quant(cuda_device *d, const cuda_segment *s, const step *st, co
                     .residual = o->u.quant.residual};
     const int64_t units = a.rows * (act_padded(a.cols) / a.block);
     const cuda_grid grid = {blocks_of(units, QUANT_THREADS / 32), 1, QUANT_THREADS, 0};
-    return cuda_launch_grid(d, d->kernels.quant, grid, (void *[]){&a}, e);
+    return cuda_launch_grid(&d->q, d->w->kernels.quant, grid, (void *[]){&a}, e);
 }
 
 static int start_attn(cuda_device *d, const cuda_segment *s, const step *st, const op *o, bool *done, err *e)
@@ -154,7 +154,7 @@ static int start_attn(cuda_device *d, const cuda_segment *s, const step *st, con
     const cuda_grid grid = {(int64_t)st->n[a.axis] * o->u.attn.heads, 1, ATTN_THREADS,
                             attn_shared_bytes(kv->k_dim, kv->v_dim)};
     *done = grid.shared_bytes <= SHARED_MAX;
-    return *done ? cuda_launch_grid(d, d->kernels.attn, grid, (void *[]){&a}, e) : OK;
+    return *done ? cuda_launch_grid(&d->q, d->w->kernels.attn, grid, (void *[]){&a}, e) : OK;
 }
 
 static int start_each(cuda_device *d, const cuda_segment *s, const step *st, const op *o, err *e)
@@ -169,7 +169,7 @@ static int start_each(cuda_device *d, const cuda_segment *s, const step *st, con
     a.by_column = o->in[1] && b->kind != TENSOR_ACT;
     a.by_row = o->in[1] && !a.by_column && tensor_count(b) < a.dim;
     const cuda_grid grid = {blocks_of(a.n, EACH_THREADS), 1, EACH_THREADS, 0};
-    return cuda_launch_grid(d, d->kernels.each, grid, (void *[]){&a}, e);
+    return cuda_launch_grid(&d->q, d->w->kernels.each, grid, (void *[]){&a}, e);
 }
 
 static int start_rope(cuda_device *d, const cuda_segment *s, const step *st, const op *o, err *e)
@@ -188,7 +188,7 @@ static int start_rope(cuda_device *d, const cuda_segment *s, const step *st, con
                    .half = o->u.rope.dims / 2,
                    .halves = o->u.rope.style == ROPE_HALVES};
     const cuda_grid grid = {blocks_of(a.rows * a.heads * (a.width - a.half), EACH_THREADS), 1, EACH_THREADS, 0};
-    return cuda_launch_grid(d, d->kernels.rope, grid, (void *[]){&a}, e);
+    return cuda_launch_grid(&d->q, d->w->kernels.rope, grid, (void *[]){&a}, e);
 }
 
 static int start_kv_put(cuda_device *d, const cuda_segment *s, const step *st, const op *o, err *e)
@@ -202,7 +202,7 @@ static int start_kv_put(cuda_device *d, const cuda_segment *s, const step *st, c
                  .group = d->p->states[o->state].group,
                  .axis = in->axis};
     const cuda_grid grid = {blocks_of(2 * a.rows * a.kv.heads, KV_THREADS / 32), 1, KV_THREADS, 0};
-    return cuda_launch_grid(d, d->kernels.kv_put, grid, (void *[]){&a}, e);
+    return cuda_launch_grid(&d->q, d->w->kernels.kv_put, grid, (void *[]){&a}, e);
 }
 
 static int start_embed(cuda_device *d, const cuda_segment *s, const step *st, const op *o, err *e)
@@ -220,9 +220,9 @@ static int start_embed(cuda_device *d, const cuda_segment *s, const step *st, co
                                 .stride = (uint64_t)t->dim[1] * sizeof(float),
                                 .rows = t->dim[0],
                                 .cols = t->dim[1]};
-    else a.table = d->helds[t->weight];
+    else a.table = d->w->helds[t->weight];
     const cuda_grid grid = {st->n[out->axis], 1, ROW_THREADS, 0};
-    return cuda_launch_grid(d, d->kernels.embed, grid, (void *[]){&a}, e);
+    return cuda_launch_grid(&d->q, d->w->kernels.embed, grid, (void *[]){&a}, e);
 }
 
 static int start_copy(cuda_device *d, const cuda_segment *s, const step *st, const op *o, err *e)
@@ -235,7 +235,7 @@ static int start_copy(cuda_device *d, const cuda_segment *s, const step *st, con
                    .dim = tensor_count(out),
                    .from = o->kind == OP_COLUMNS ? o->u.columns.from : 0};
     const cuda_grid grid = {st->n[out->axis], 1, ROW_THREADS, 0};
-    return cuda_launch_grid(d, d->kernels.copy, grid, (void *[]){&a}, e);
+    return cuda_launch_grid(&d->q, d->w->kernels.copy, grid, (void *[]){&a}, e);
 }
 
 int cuda_fast_start(cuda_device *d, const cuda_segment *s, const step *st, uint32_t i, bool *done, err *e)

@@ -12,7 +12,7 @@ static bool same(const cuda_graph *g, uint32_t stretch, const step *st, cu_addre
 
 static void drop(const cuda_device *d, cuda_graph *g)
 {
-    if (g->exec) d->cu->cuGraphExecDestroy(g->exec);
+    if (g->exec) d->q.cu->cuGraphExecDestroy(g->exec);
     *g = (cuda_graph){0};
 }
 
@@ -42,14 +42,14 @@ static cuda_graph *entry_of(const cuda_device *d, cuda_segment *s, uint32_t stre
 static int capture(cuda_device *d, cuda_graph *g, cuda_launches *launch, cuda_segment *s, const step *st, err *e)
 {
     cu_graph graph = NULL;
-    int rc = cuda_done(d, d->cu->cuStreamBeginCapture_v2(d->stream, CU_CAPTURE_THREAD), "capturing a step", e);
+    int rc = cuda_done(&d->q, d->q.cu->cuStreamBeginCapture_v2(d->q.stream, CU_CAPTURE_THREAD), "capturing a step", e);
     if (rc) return rc;
     rc = launch(d, s, g->stretch, st, e);
-    const int code = d->cu->cuStreamEndCapture(d->stream, &graph);
-    if (!rc) rc = cuda_done(d, code, "capturing a step", e);
-    if (!rc) rc = cuda_done(d, d->cu->cuGraphInstantiateWithFlags(&g->exec, graph, 0), "preparing a step", e);
+    const int code = d->q.cu->cuStreamEndCapture(d->q.stream, &graph);
+    if (!rc) rc = cuda_done(&d->q, code, "capturing a step", e);
+    if (!rc) rc = cuda_done(&d->q, d->q.cu->cuGraphInstantiateWithFlags(&g->exec, graph, 0), "preparing a step", e);
     if (rc) g->exec = NULL;
-    if (graph) d->cu->cuGraphDestroy(graph);
+    if (graph) d->q.cu->cuGraphDestroy(graph);
     return rc;
 }
 
@@ -58,5 +58,5 @@ int cuda_graph_start(cuda_device *d, cuda_segment *s, uint32_t stretch, const st
     cuda_graph *g = entry_of(d, s, stretch, st);
     if (!g->exec && g->uses < 2) return launch(d, s, stretch, st, e);
     int rc = g->exec ? OK : capture(d, g, launch, s, st, e);
-    return rc ? rc : cuda_done(d, d->cu->cuGraphLaunch(g->exec, d->stream), "starting a step", e);
+    return rc ? rc : cuda_done(&d->q, d->q.cu->cuGraphLaunch(g->exec, d->q.stream), "starting a step", e);
 }

@@ -18,12 +18,12 @@ static int send_constants(cuda_device *d, const program *p, tensor *to, err *e)
     for (uint32_t i = 1; i < p->n_tensor; i++) all += cuda_aligned(constant_bytes(&p->tensors[i]));
     d->constant = mem_zero(p->n_tensor, sizeof *d->constant);
     if (!d->constant) return err_set(e, ERR_MEMORY, "out of memory for a program");
-    int rc = cuda_take(d, all, "constants", &d->constants, e);
+    int rc = cuda_take(&d->q, all, "constants", &d->constants, e);
     cu_address at = d->constants;
     for (uint32_t i = 1; i < p->n_tensor && !rc; i++) {
         const uint64_t bytes = constant_bytes(&p->tensors[i]);
         if (!bytes) continue;
-        rc = cuda_send(d, at, p->tensors[i].data, bytes, e);
+        rc = cuda_send(&d->q, at, p->tensors[i].data, bytes, e);
         to[i].data = (const float *)(uintptr_t)at;
         d->constant[i] = at;
         at += cuda_aligned(bytes);
@@ -57,8 +57,8 @@ int cuda_program_send(cuda_device *d, const program *p, err *e)
     if (d->program) return OK;
     packer k = {.host = mem_zero(1, all), .used = cuda_aligned(sizeof *p)};
     if (!k.host) return err_set(e, ERR_MEMORY, "out of memory for a program");
-    int rc = cuda_take(d, all, "the program", &d->program, e);
-    if (!rc) rc = cuda_take(d, variants, "tables of positions", &d->rope_variants, e);
+    int rc = cuda_take(&d->q, all, "the program", &d->program, e);
+    if (!rc) rc = cuda_take(&d->q, variants, "tables of positions", &d->rope_variants, e);
     k.at = d->program;
     if (!rc) {
         program *to = (program *)(void *)k.host;
@@ -73,8 +73,8 @@ int cuda_program_send(cuda_device *d, const program *p, err *e)
             r[i].variant = (rope_variant *)(uintptr_t)(d->rope_variants + i * CUDA_VARIANTS * sizeof(rope_variant));
         rc = send_constants(d, p, t, e);
     }
-    if (!rc) rc = cuda_send(d, d->program, k.host, all, e);
-    if (!rc) rc = cuda_wait(d, e);
+    if (!rc) rc = cuda_send(&d->q, d->program, k.host, all, e);
+    if (!rc) rc = cuda_wait(&d->q, e);
     mem_free(k.host);
     return rc;
 }
@@ -83,25 +83,25 @@ int cuda_program_send(cuda_device *d, const program *p, err *e)
 int cuda_run_send(cuda_device *d, cuda_segment *s, err *e)
 {
     const program *p = d->p;
-    const uint64_t held = p->n_weight * sizeof *d->helds, kv = p->n_state * sizeof *d->kv,
+    const uint64_t held = p->n_weight * sizeof *d->w->helds, kv = p->n_state * sizeof *d->kv,
                    slots = p->n_state * sizeof *d->slots;
     const uint64_t all = cuda_aligned(sizeof(run)) + cuda_aligned(held) + cuda_aligned(kv) + cuda_aligned(slots);
     packer k = {.host = mem_zero(1, all), .used = cuda_aligned(sizeof(run))};
     if (!k.host) return err_set(e, ERR_MEMORY, "out of memory for a segment");
-    int rc = cuda_take(d, all, "a segment", &s->run, e);
+    int rc = cuda_take(&d->q, all, "a segment", &s->run, e);
     k.at = s->run;
     if (!rc) {
         *(run *)(void *)k.host = (run){.p = (const program *)(uintptr_t)d->program,
                                        .st = (const step *)(uintptr_t)s->step.at,
                                        .act = (uint8_t *)(uintptr_t)s->act,
-                                       .held = append(&k, d->helds, held),
+                                       .held = append(&k, d->w->helds, held),
                                        .kv = append(&k, d->kv, kv),
                                        .slots = append(&k, d->slots, slots),
                                        .scratch = (float *)(uintptr_t)d->scratch,
                                        .scratch_floats = d->scratch_floats};
-        rc = cuda_send(d, s->run, k.host, all, e);
+        rc = cuda_send(&d->q, s->run, k.host, all, e);
     }
-    if (!rc) rc = cuda_wait(d, e);
+    if (!rc) rc = cuda_wait(&d->q, e);
     mem_free(k.host);
     return rc;
 }

@@ -1,6 +1,6 @@
-/* cuda_state.h - inside the CUDA backend: a device, and a compiled segment. Device memory holds the structs of src/ops
- * and src/core as they are, with device addresses in place of pointers, so that definitions.cu reads them as the CPU
- * does. */
+/* cuda_state.h - inside the CUDA backend: weights, a device over them, and a compiled segment. Device memory holds the
+ * structs of src/ops and src/core as they are, with device addresses in place of pointers, so that definitions.cu reads
+ * them as the CPU does. */
 #pragma once
 #include "core/backend.h"
 #include "cuda/cuda_driver.h"
@@ -40,26 +40,39 @@ typedef struct cuda_rope {
     uint64_t bytes;
 } cuda_rope;
 
-typedef struct cuda_device {
-    const program *p;
+/* A stream of work for a device of the driver, with all memory that its owner has taken. */
+typedef struct cuda_queue {
     const cuda_driver *cu;
-    int ordinal;
-    cache_options cache;
-    bool bad; /* a call has failed: the device may be lost */
+    int device;
     cu_context context;
-    cu_module definitions, fast;
     cu_stream stream;
-    cuda_kernels kernels;
-    char isa[16];
-    uint64_t held;    /* bytes taken */
-    cuda_block stage; /* rows on their way in and out */
+    uint64_t held; /* bytes taken */
+    bool bad;      /* a call has failed: the device may be lost */
+} cuda_queue;
 
+typedef struct cuda_weights {
+    cuda_queue q; /* of weights on their way */
+    const program *p;
+    int ordinal;
+    char isa[16];
+    cu_module definitions, fast;
+    cuda_kernels kernels;
     bool *wanted;       /* [n_weight] */
     held_weight *helds; /* [n_weight] addresses are the device's */
-    kv_store *kv;       /* [n_state] likewise */
-    slot_store *slots;  /* [n_state] likewise */
-    cuda_rope *ropes;   /* [n_rope][CUDA_VARIANTS] */
-    cu_address weights, pages[GROUP_MAX], slot_memory, scratch;
+    cu_address weights;
+} cuda_weights;
+
+typedef struct cuda_device {
+    cuda_queue q;
+    const cuda_weights *w;
+    const program *p;
+    cache_options cache;
+    cuda_block stage; /* rows on their way in and out */
+
+    kv_store *kv;      /* [n_state] addresses are the device's */
+    slot_store *slots; /* [n_state] likewise */
+    cuda_rope *ropes;  /* [n_rope][CUDA_VARIANTS] */
+    cu_address pages[GROUP_MAX], slot_memory, scratch;
     uint64_t page_bytes[GROUP_MAX], scratch_floats;
     int scratch_workers;
     cu_address program, rope_variants; /* the program, and its rope variants, on the device */
@@ -89,44 +102,48 @@ typedef struct cuda_segment {
 cuda_device *cuda_device_of(dev *d);
 static inline const cuda_device *cuda_device_at(const dev *d) { return (const cuda_device *)(const void *)d; }
 
-/* A call of the driver. The first that fails makes the device bad: later ones are not made, and fail. */
-int cuda_done(cuda_device *d, int code, const char *what, err *e);
+/* Opens a stream in the context of device `ordinal` of the driver, and closes what is open of it. Devices over weights
+ * have the same context, and streams of their own: their kernels may run at once. */
+int cuda_queue_open(cuda_queue *q, const cuda_driver *cu, int ordinal, err *e);
+void cuda_queue_close(cuda_queue *q);
+/* A call of the driver. The first that fails makes the queue bad: later ones are not made, and fail. */
+int cuda_done(cuda_queue *q, int code, const char *what, err *e);
 /* Memory of the device, counted in `held`; ERR_MEMORY names `what`. 0 bytes give one. */
-int cuda_take(cuda_device *d, uint64_t bytes, const char *what, cu_address *at, err *e);
-void cuda_give(cuda_device *d, cu_address *at, uint64_t bytes);
+int cuda_take(cuda_queue *q, uint64_t bytes, const char *what, cu_address *at, err *e);
+void cuda_give(cuda_queue *q, cu_address *at, uint64_t bytes);
 /* Gives a block `bytes` bytes at least. A block that grows loses its contents. */
-int cuda_block_grow(cuda_device *d, cuda_block *b, uint64_t bytes, const char *what, err *e);
-void cuda_block_free(cuda_device *d, cuda_block *b);
+int cuda_block_grow(cuda_queue *q, cuda_block *b, uint64_t bytes, const char *what, err *e);
+void cuda_block_free(cuda_queue *q, cuda_block *b);
 /* Copies, ordered with kernels; `from` may be reused at once. cuda_wait: until all that was asked for is done. */
-int cuda_send(cuda_device *d, cu_address to, const void *from, uint64_t bytes, err *e);
-int cuda_fetch(cuda_device *d, void *to, cu_address from, uint64_t bytes, err *e); /* and waits */
-int cuda_wait(cuda_device *d, err *e);
+int cuda_send(cuda_queue *q, cu_address to, const void *from, uint64_t bytes, err *e);
+int cuda_fetch(cuda_queue *q, void *to, cu_address from, uint64_t bytes, err *e); /* and waits */
+int cuda_wait(cuda_queue *q, err *e);
 /* Where the next thing begins in memory in which things lie one after another. */
 static inline uint64_t cuda_aligned(uint64_t n) { return (n + 255) / 256 * 256; }
 /* Kernels of the image "definitions" or "fast": machine code made for the device's kind or an earlier one of the same
  * generation, else PTX, which the driver compiles. */
-int cuda_load_image(cuda_device *d, const char *name, cu_module *to, err *e);
-int cuda_find(cuda_device *d, cu_module image, const char *name, cu_function *to, err *e); /* a kernel of an image */
+int cuda_load_image(cuda_queue *q, const char *name, cu_module *to, err *e);
+int cuda_find(cuda_queue *q, cu_module image, const char *name, cu_function *to, err *e); /* a kernel of an image */
 /* Starts a kernel of `threads` threads at least, in blocks of `block`. */
-int cuda_launch(cuda_device *d, cu_function f, int64_t threads, int block, void **parameters, err *e);
+int cuda_launch(cuda_queue *q, cu_function f, int64_t threads, int block, void **parameters, err *e);
 /* The same in a grid of two axes, with dynamic shared memory. */
 typedef struct cuda_grid {
     int64_t x, y;
     int block;
     uint64_t shared_bytes;
 } cuda_grid;
-int cuda_launch_grid(cuda_device *d, cu_function f, cuda_grid g, void **parameters, err *e);
+int cuda_launch_grid(cuda_queue *q, cu_function f, cuda_grid g, void **parameters, err *e);
 
 /* cuda_graph.c: starts a stretch by `launch`, which starts its kernels one by one, or as it did before. */
 typedef int cuda_launches(cuda_device *d, cuda_segment *s, uint32_t stretch, const step *st, err *e);
 int cuda_graph_start(cuda_device *d, cuda_segment *s, uint32_t stretch, const step *st, cuda_launches *launch, err *e);
 void cuda_graphs_drop(const cuda_device *d, cuda_segment *s);
 /* cuda_fast.c: the kernels of fast.cu; starts the one that does an op in this step. *done false: there is none. */
-int cuda_fast_load(cuda_device *d, err *e);
+int cuda_fast_load(cuda_weights *w, err *e);
 int cuda_fast_start(cuda_device *d, const cuda_segment *s, const step *st, uint32_t i, bool *done, err *e);
 
 /* cuda_weight.c */
-int cuda_weights_send(cuda_device *d, err *e);
+int cuda_weights_send(cuda_weights *w, err *e);
 /* cuda_program.c: the program on the device, once; a struct run of a segment. */
 int cuda_program_send(cuda_device *d, const program *p, err *e);
 int cuda_run_send(cuda_device *d, cuda_segment *s, err *e);

@@ -103,13 +103,13 @@ static int send_ropes(cuda_device *d, const step *st, err *e)
             rope_variant as = set->variant[v];
             int rc = OK;
             if (t->bytes < as.bytes) {
-                cuda_give(d, &t->at, t->bytes);
-                rc = cuda_take(d, as.bytes, "a table of positions", &t->at, e);
+                cuda_give(&d->q, &t->at, t->bytes);
+                rc = cuda_take(&d->q, as.bytes, "a table of positions", &t->at, e);
                 t->bytes = rc ? 0 : as.bytes;
             }
-            if (!rc) rc = cuda_send(d, t->at, as.table, as.bytes, e);
+            if (!rc) rc = cuda_send(&d->q, t->at, as.table, as.bytes, e);
             as.table = (float *)(uintptr_t)t->at;
-            if (!rc) rc = cuda_send(d, d->rope_variants + (uint64_t)(t - d->ropes) * sizeof as, &as, sizeof as, e);
+            if (!rc) rc = cuda_send(&d->q, d->rope_variants + (uint64_t)(t - d->ropes) * sizeof as, &as, sizeof as, e);
             if (rc) return rc;
             t->serial = rope_serial(set, v);
         }
@@ -125,9 +125,9 @@ static int copy_pages(cuda_device *d, const step *st, err *e)
         const uint64_t bytes = d->page_bytes[c->group];
         if (!bytes) continue;
         const cu_address base = d->pages[c->group];
-        rc = cuda_done(d,
-                       d->cu->cuMemcpyDtoDAsync_v2(base + (uint64_t)c->to * bytes, base + (uint64_t)c->from * bytes,
-                                                   bytes, d->stream),
+        rc = cuda_done(&d->q,
+                       d->q.cu->cuMemcpyDtoDAsync_v2(base + (uint64_t)c->to * bytes, base + (uint64_t)c->from * bytes,
+                                                     bytes, d->q.stream),
                        "copying a page", e);
     }
     return rc;
@@ -137,11 +137,11 @@ int cuda_step_send(cuda_device *d, cuda_segment *s, const step *st, err *e)
 {
     const program *p = d->p;
     const cu_address was = s->step.at;
-    int rc = cuda_block_grow(d, &s->step, step_bytes(p, st), "a step", e);
+    int rc = cuda_block_grow(&d->q, &s->step, step_bytes(p, st), "a step", e);
     if (!rc && s->step.at != was) {
         const uint64_t at = s->step.at;
-        rc = cuda_send(d, s->run + offsetof(run, st), &at, sizeof at, e);
-        if (!rc) rc = cuda_wait(d, e);
+        rc = cuda_send(&d->q, s->run + offsetof(run, st), &at, sizeof at, e);
+        if (!rc) rc = cuda_wait(&d->q, e);
     }
     if (rc) return rc;
     writer w = {&s->step, (sizeof *st + ALIGN - 1) / ALIGN * ALIGN};
@@ -158,6 +158,6 @@ int cuda_step_send(cuda_device *d, cuda_segment *s, const step *st, err *e)
     to.vec = put_vectors(p, &w, st, &to);
     memcpy(s->step.host, &to, sizeof to);
     rc = send_ropes(d, st, e);
-    if (!rc) rc = cuda_send(d, s->step.at, s->step.host, w.used, e);
+    if (!rc) rc = cuda_send(&d->q, s->step.at, s->step.host, w.used, e);
     return rc ? rc : copy_pages(d, st, e);
 }

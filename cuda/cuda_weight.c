@@ -66,16 +66,16 @@ static int fill_units(upload *u, ring *r, int64_t from, int64_t to, err *e)
     return rc;
 }
 
-static int upload_send(cuda_device *d, upload *u, ring *r, cu_address at, err *e)
+static int upload_send(cuda_weights *s, upload *u, ring *r, cu_address at, err *e)
 {
     const uint64_t widest = u->fill.unit_bytes > u->unit_bytes ? u->fill.unit_bytes : u->unit_bytes;
     const int64_t each = (int64_t)(BUFFER / widest);
     for (int64_t from = 0; from < u->fill.units; from += each) {
         const int64_t to = from + each < u->fill.units ? from + each : u->fill.units;
         int rc = fill_units(u, r, from, to, e); /* while the other buffer is copied */
-        if (!rc) rc = cuda_wait(d, e);
+        if (!rc) rc = cuda_wait(&s->q, e);
         if (!rc)
-            rc = cuda_send(d, at + (uint64_t)from * u->unit_bytes, r->at[r->turn],
+            rc = cuda_send(&s->q, at + (uint64_t)from * u->unit_bytes, r->at[r->turn],
                            (uint64_t)(to - from) * u->unit_bytes, e);
         if (rc) return rc;
         r->turn = !r->turn;
@@ -83,41 +83,41 @@ static int upload_send(cuda_device *d, upload *u, ring *r, cu_address at, err *e
     return OK;
 }
 
-static int send_all(cuda_device *d, upload *list, ring *r, err *e)
+static int send_all(cuda_weights *s, upload *list, ring *r, err *e)
 {
-    cu_address at = d->weights;
+    cu_address at = s->weights;
     int rc = OK;
-    for (uint32_t i = 0; i < d->p->n_weight && !rc; i++) {
-        if (!d->wanted[i]) continue;
-        upload_describe(&list[i], &d->p->weights[i], at, &d->helds[i]);
-        rc = upload_send(d, &list[i], r, at, e);
+    for (uint32_t i = 0; i < s->p->n_weight && !rc; i++) {
+        if (!s->wanted[i]) continue;
+        upload_describe(&list[i], &s->p->weights[i], at, &s->helds[i]);
+        rc = upload_send(s, &list[i], r, at, e);
         at += cuda_aligned(list[i].bytes);
     }
-    return rc ? rc : cuda_wait(d, e);
+    return rc ? rc : cuda_wait(&s->q, e);
 }
 
-int cuda_weights_send(cuda_device *d, err *e)
+int cuda_weights_send(cuda_weights *s, err *e)
 {
-    upload *list = mem_zero(d->p->n_weight + 1, sizeof *list);
+    upload *list = mem_zero(s->p->n_weight + 1, sizeof *list);
     ring r = {.rows = NULL};
     uint64_t all = 0, widest = 0;
     int rc = list ? OK : err_set(e, ERR_MEMORY, "out of memory for a list of weights");
-    for (uint32_t i = 0; i < d->p->n_weight && !rc; i++) {
-        if (!d->wanted[i]) continue;
-        rc = upload_plan(&list[i], &d->p->weights[i], e);
+    for (uint32_t i = 0; i < s->p->n_weight && !rc; i++) {
+        if (!s->wanted[i]) continue;
+        rc = upload_plan(&list[i], &s->p->weights[i], e);
         all += cuda_aligned(list[i].bytes);
         if (list[i].unit_bytes > widest) widest = list[i].unit_bytes;
         if (list[i].fill.unit_bytes > widest) widest = list[i].fill.unit_bytes;
     }
     if (!rc && widest > BUFFER) rc = err_set(e, ERR_LIMIT, "a row of a weight has more than %d bytes", BUFFER);
-    if (!rc) rc = cuda_take(d, all, "weights", &d->weights, e);
+    if (!rc) rc = cuda_take(&s->q, all, "weights", &s->weights, e);
     for (int i = 0; i < 2 && !rc; i++)
-        rc = cuda_done(d, d->cu->cuMemHostAlloc((void **)&r.at[i], BUFFER, 0), "taking memory of the host", e);
+        rc = cuda_done(&s->q, s->q.cu->cuMemHostAlloc((void **)&r.at[i], BUFFER, 0), "taking memory of the host", e);
     r.rows = rc ? NULL : mem_alloc(BUFFER);
     if (!rc && !r.rows) rc = err_set(e, ERR_MEMORY, "out of memory for loading weights");
-    if (!rc) rc = send_all(d, list, &r, e);
+    if (!rc) rc = send_all(s, list, &r, e);
     for (int i = 0; i < 2; i++)
-        if (r.at[i]) d->cu->cuMemFreeHost(r.at[i]);
+        if (r.at[i]) s->q.cu->cuMemFreeHost(r.at[i]);
     mem_free(r.rows);
     mem_free(list);
     return rc;

@@ -14,10 +14,10 @@ typedef struct plan_case {
     bool inexact;
     int in_flight;
     pace as;
+    const plan *shares;
 } plan_case;
 
-/* plan_open and plan_ready. */
-static inline int rig_plan_open(plan **l, const program *p, const plan_case *c, err *e)
+static inline int rig_plan_place(plan **l, const program *p, const plan_case *c, err *e) /* plan_open */
 {
     const backend_use cpu[] = {{&cpu_backend, &c->cpu}, {0}};
     device_list devices;
@@ -25,15 +25,22 @@ static inline int rig_plan_open(plan **l, const program *p, const plan_case *c, 
     plan_options o = {.devices = &devices,
                       .backends = c->backends ? c->backends : cpu,
                       .choices = {.exact = c->inexact ? EXACT_OFF : EXACT_ON, .in_flight = c->in_flight},
-                      .as = c->as};
-    cache_options cache = {.k_type = c->kv ? c->kv : DTYPE_F32};
-    cache.v_type = cache.k_type;
+                      .as = c->as,
+                      .shares = c->shares};
     for (int i = 0; i < AXIS_COUNT; i++) o.max_rows[i] = c->rows;
     if (p->n_used) o.max_rows[AXIS_EXP] = c->rows * p->n_used;
-    for (int g = 0; g < GROUP_MAX; g++) cache.n_page[g] = c->pages;
-    cache.n_slot = 2 * c->rows;
     if (!rc) rc = plan_open(l, p, &o, e);
     device_list_close(&devices);
+    return rc;
+}
+
+/* plan_open and plan_ready. */
+static inline int rig_plan_open(plan **l, const program *p, const plan_case *c, err *e)
+{
+    cache_options cache = {.k_type = c->kv ? c->kv : DTYPE_F32, .n_slot = 2 * c->rows};
+    cache.v_type = cache.k_type;
+    for (int g = 0; g < GROUP_MAX; g++) cache.n_page[g] = c->pages;
+    int rc = rig_plan_place(l, p, c, e);
     if (!rc && (rc = plan_ready(*l, &cache, NULL, e))) {
         plan_close(*l);
         *l = NULL;

@@ -27,6 +27,7 @@ typedef struct rig {
         seq_rope[RIG_ROWS];
     int32_t page[RIG_ROWS * RIG_PAGES], slot_read[RIG_ROWS], slot_write[RIG_ROWS];
     segment seg;
+    weight_set set;
     dev d;
     step st;
     run r;
@@ -76,7 +77,8 @@ static inline void rig_open(rig *g, uint64_t act_bytes)
     g->seg.be = &cpu_backend;
     g->seg.out = g->out;
     g->d.p = &g->p;
-    g->d.held = g->held;
+    g->d.w = &g->set;
+    g->set.held = g->held;
     g->d.kv = g->kv;
     g->d.slots = g->slots;
     g->r = cpu_run_of(&g->d, &g->p, &g->st, g->act);
@@ -273,21 +275,21 @@ static inline void rig_worker(void *arg, int worker, int workers)
 {
     rig *g = ((void **)arg)[0];
     const op *o = ((void **)arg)[1];
-    cpu_kernel(g->d.table, o->kind)(&g->r, o, worker, workers);
+    cpu_kernel(g->set.table, o->kind)(&g->r, o, worker, workers);
 }
 
 static inline void rig_run(rig *g, const cpu_table *table, int workers, const op *o)
 {
     err e = {0};
-    g->d.table = table;
+    g->set.table = table;
     g->ops[0] = *o;
     g->p.n_op = 1;
-    assert_ok(pool_open(&g->d.team, workers, &e), &e);
+    assert_ok(pool_open(&g->set.team, workers, &e), &e);
     assert_ok(cpu_work_open(&g->d.work, &g->p, g->d.max_rows, &g->d.cache, workers, &e), &e);
     g->r = cpu_run_of(&g->d, &g->p, &g->st, g->act);
-    pool_run(g->d.team, rig_worker, (void *[]){g, (void *)o});
+    pool_run(g->set.team, rig_worker, (void *[]){g, (void *)o});
     cpu_work_close(&g->d.work);
-    pool_close(g->d.team);
+    pool_close(g->set.team);
 }
 
 /* Runs the op as reference on one worker, then on every instruction set with 1, 2 and 3 workers, and compares all

@@ -127,28 +127,29 @@ static weight window_of(const weight *w, int kind)
 /* A program whose weight 0 is whole and whose others are windows of that; and the device that holds them. */
 typedef struct device {
     program *all, *cut;
-    dev *d;
+    weight_set *d;
 } device;
 
 static void device_open(device *h, const whole *o, bool packed)
 {
     err e = {0};
+    bool reads[WINDOWS + 1];
     h->all = program_new(&e);
     for (int i = 0; i <= WINDOWS; i++) assert_int_equal(program_weight(h->all, &o->w, &e), i);
     h->cut = program_slice(h->all, &e);
     assert_non_null(h->cut);
     for (int i = 0; i < WINDOWS; i++) h->cut->weights[i + 1] = window_of(&h->all->weights[0], i);
-    assert_ok(cpu_backend.open(&h->d, h->cut, &(dev_options){.number = 1}, &e), &e);
     for (uint32_t i = 0; i <= WINDOWS; i++) {
         h->cut->weights[i].packed = packed;
-        assert_ok(cpu_backend.weight_put(h->d, i, &e), &e);
+        reads[i] = true;
     }
-    assert_ok(cpu_backend.weights_end(h->d, &e), &e);
+    assert_ok(cpu_backend.weights_open(&h->d, h->cut, reads, &(weight_options){.number = 1}, &e), &e);
+    assert_ok(cpu_backend.weights_read(h->d, &e), &e);
 }
 
 static void device_close(device *h)
 {
-    cpu_backend.close(h->d);
+    cpu_backend.weights_close(h->d);
     program_free(h->cut);
     program_free(h->all);
 }
@@ -371,9 +372,9 @@ static void vectors(void **unused)
         held_weight held[1] = {0};
         assert_ok(weight_window(&w, &all, &e), &e);
         program p = {.weights = &w, .n_weight = 1};
-        dev d = {.p = &p, .held = held, .threads = 1};
+        weight_set d = {.p = &p, .held = held, .threads = 1};
         assert_ok(cpu_weight_put(&d, 0, &e), &e);
-        assert_ok(cpu_weights_end(&d, &e), &e);
+        assert_ok(cpu_weights_read(&d, &e), &e);
         assert_true((held[0].own != NULL) == cases[i].own);
         const float *got = (const float *)(const void *)held[0].data;
         for (int64_t n = 0; n < w.rows; n++) assert_true(got[n] == (float)weight_whole_row(&w, n));

@@ -380,7 +380,7 @@ static void heads_join(void **unused)
 static void put_case(piece *pieces, uint32_t n, int parts, int rows, int cols, bool apart)
 {
     err e = {0};
-    dev d = {0};
+    weight_set d = {0};
     held_weight held[1] = {0};
     float want[16], got[16];
     program *p = program_new(&e);
@@ -391,7 +391,7 @@ static void put_case(piece *pieces, uint32_t n, int parts, int rows, int cols, b
     d.held = held;
     d.threads = 2;
     assert_ok(cpu_weight_put(&d, 0, &e), &e);
-    assert_ok(cpu_weights_end(&d, &e), &e);
+    assert_ok(cpu_weights_read(&d, &e), &e);
     assert_true((held[0].own == NULL) == apart);
     for (int i = 0; i < parts; i++)
         for (int k = 0; k < rows; k++) {

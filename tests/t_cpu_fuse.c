@@ -54,22 +54,22 @@ static void work(void *arg, int worker, int workers)
     const one_worker *w = arg;
     rig *g = &w->c->g;
     int n = fuse_rows[w->c->row].n;
-    if (w->fused) g->d.table->fused[w->c->row](&g->r, w->c->ops, worker, workers);
+    if (w->fused) g->set.table->fused[w->c->row](&g->r, w->c->ops, worker, workers);
     for (int i = 0; i < n && !w->fused; i++)
-        cpu_kernel(g->d.table, w->c->ops[i].kind)(&g->r, &w->c->ops[i], worker, workers);
+        cpu_kernel(g->set.table, w->c->ops[i].kind)(&g->r, &w->c->ops[i], worker, workers);
 }
 
 static void run_case(fuse_case *c, const cpu_table *table, int workers, bool fused)
 {
     err e = {0};
     one_worker w = {c, fused};
-    c->g.d.table = table;
-    assert_ok(pool_open(&c->g.d.team, workers, &e), &e);
+    c->g.set.table = table;
+    assert_ok(pool_open(&c->g.set.team, workers, &e), &e);
     assert_ok(cpu_work_open(&c->g.d.work, &c->g.p, c->g.d.max_rows, &c->g.d.cache, workers, &e), &e);
     c->g.r = cpu_run_of(&c->g.d, &c->g.p, &c->g.st, c->g.act);
-    pool_run(c->g.d.team, work, &w);
+    pool_run(c->g.set.team, work, &w);
     cpu_work_close(&c->g.d.work);
-    pool_close(c->g.d.team);
+    pool_close(c->g.set.team);
 }
 
 /* All that the last op puts out, and nothing in front of it or behind it. */
@@ -172,8 +172,8 @@ static void layers(void **unused)
         ref x = rig_act(&c.g, cols), q = rig_act(&c.g, cols);
         c.g.t[q].block = (uint8_t)block;
         op first = {.kind = OP_QUANT, .in = {x}, .out = q};
-        c.g.d.table = cpu_kernels_named("c");
-        cpu_kernel(c.g.d.table, OP_QUANT)(&c.g.r, &first, 0, 1);
+        c.g.set.table = cpu_kernels_named("c");
+        cpu_kernel(c.g.set.table, OP_QUANT)(&c.g.r, &first, 0, 1);
         ref w0 = packed_weight(&c, 0, t, n, cols), w1 = packed_weight(&c, 1, t, n, cols);
         ref gate = add(&c, 0, q, w0, form % 5 ? 0 : rig_const(&c.g, n), n, 0), up = add(&c, 1, q, w1, 0, n, 0);
         c.ops[2].u.act.fn = ACT_SILU;

@@ -181,17 +181,20 @@ static void chosen_by_options(void **unused)
                                       .ctx = 16};
     program *p = random_model(&small, 1);
     err e = {0};
-    dev *d;
-    assert_int_equal(cpu_backend.open(&d, p, &(dev_options){.own = &(cpu_options){.isa = isa}}, &e), ERR_USAGE);
+    static const bool none[200];
+    weight_set *d;
+    assert_true(p->n_weight <= sizeof none);
+    assert_int_equal(cpu_backend.weights_open(&d, p, none, &(weight_options){.own = &(cpu_options){.isa = isa}}, &e),
+                     ERR_USAGE);
     assert_non_null(strstr(e.msg, kernels() ? "--exact off" : "on this processor"));
     e = (err){0};
     const char *const others[] = {"c", "avx2", "avx512", "neon"};
     for (int i = 0; i < 4; i++) {
         if (!cpu_kernels_named(others[i])) continue;
         const cpu_options own = {.isa = others[i]};
-        assert_ok(cpu_backend.open(&d, p, &(dev_options){.own = &own, .inexact = true}, &e), &e);
+        assert_ok(cpu_backend.weights_open(&d, p, none, &(weight_options){.own = &own, .inexact = true}, &e), &e);
         assert_string_equal(cpu_backend.isa(d), others[i]);
-        cpu_backend.close(d);
+        cpu_backend.weights_close(d);
     }
     program_free(p);
 }

@@ -593,7 +593,7 @@ static void narrow_then_wide(void *arg, int worker, int workers)
     const run *r = arg;
     for (int i = 0; i <= 40000; i++) {
         chunk_steal d = steal_start(r, worker, workers, i < 40000 ? 1 : CHUNKS_MAX, false);
-        if (workers > 1) pool_barrier(r->on->team, worker);
+        if (workers > 1) pool_barrier(r->on->w->team, worker);
         for (int64_t c; (c = steal_next(&d)) >= 0;)
             if (i == 40000) taken[0][c]++;
     }
@@ -607,14 +607,14 @@ static void empty_runs_stay_fresh(void **unused)
     rig_open(&g, 100);
     g.p.n_weight = g.p.n_state = 0;
     memset((void *)taken, 0, sizeof taken);
-    assert_ok(pool_open(&g.d.team, 3, &e), &e);
+    assert_ok(pool_open(&g.set.team, 3, &e), &e);
     assert_ok(cpu_work_open(&g.d.work, &g.p, g.d.max_rows, &g.d.cache, 3, &e), &e);
-    pool_run(g.d.team, narrow_then_wide, &g.r);
+    pool_run(g.set.team, narrow_then_wide, &g.r);
     for (int i = 0; i < 3; i++)
         narrow_then_wide(&g.r, 0, 1); /* alone, between shared ones: the workers' counts stay together */
-    pool_run(g.d.team, narrow_then_wide, &g.r);
+    pool_run(g.set.team, narrow_then_wide, &g.r);
     cpu_work_close(&g.d.work);
-    pool_close(g.d.team);
+    pool_close(g.set.team);
     for (int c = 0; c < CHUNKS_MAX; c++) assert_int_equal(taken[0][c], 5);
     rig_close(&g);
 }
@@ -628,13 +628,13 @@ static void every_chunk_is_dealt_once(void **unused)
     g.p.n_weight = g.p.n_state = 0;
     for (int workers = 1; workers <= 5; workers++) {
         memset((void *)taken, 0, sizeof taken);
-        assert_ok(pool_open(&g.d.team, workers, &e), &e);
+        assert_ok(pool_open(&g.set.team, workers, &e), &e);
         assert_ok(cpu_work_open(&g.d.work, &g.p, g.d.max_rows, &g.d.cache, workers, &e), &e);
         for (int w = 0; w < workers; w++) g.d.work.runs[w].turn = 64000; /* so that turns wrap */
         for (int w = 0; w < workers; w++) g.d.work.runs[w].word = steal_word(64000, 0, 0);
-        pool_run(g.d.team, deal_worker, &g.r);
+        pool_run(g.set.team, deal_worker, &g.r);
         cpu_work_close(&g.d.work);
-        pool_close(g.d.team);
+        pool_close(g.set.team);
         for (int i = 0; i < DEALS; i++)
             for (int c = 0; c < CHUNKS_MAX; c++) assert_int_equal(taken[i][c], c < i * 7 % CHUNKS_MAX);
     }

@@ -116,13 +116,16 @@ static void check(const model_shape *m, dtype kv)
     }
     assert_true(high - low > 1); /* the model says something */
     for (int k = 0; k < ISAS; k++) {
-        dev *d;
-        if (cpu_backend.open(&d, p, &(dev_options){.number = 1, .own = &(cpu_options){.isa = isa[k]}}, &e)) {
+        static const bool none[200];
+        weight_set *d;
+        assert_true(p->n_weight <= sizeof none);
+        if (cpu_backend.weights_open(&d, p, none, &(weight_options){.number = 1, .own = &(cpu_options){.isa = isa[k]}},
+                                     &e)) {
             skip_msg("instruction set %s is not here", isa[k]);
             e = (err){0};
             continue;
         }
-        cpu_backend.close(d);
+        cpu_backend.weights_close(d);
         const bool slow = k == 0;
         for (int i = slow; i < (slow ? 3 : 4); i++) { /* every batch, chunk and number of threads, paired */
             trace_options o = {.isa = isa[k], .threads = 2 - i % 2, .batch = batch[i], .chunk = chunk[i % 3], .kv = kv};

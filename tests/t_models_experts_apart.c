@@ -180,10 +180,10 @@ static void vectors_end_with_their_mapping(void **unused)
                 .parts = PARTS,
                 .vector = true};
     held_weight held[1] = {0};
-    dev d = {.p = p, .held = held, .threads = 2};
+    weight_set d = {.p = p, .held = held, .threads = 2};
     assert_int_equal(program_weight(p, &w, &e), 0);
     assert_ok(cpu_weight_put(&d, 0, &e), &e);
-    assert_ok(cpu_weights_end(&d, &e), &e);
+    assert_ok(cpu_weights_read(&d, &e), &e);
     const float *got = (const float *)(const void *)held[0].data;
     for (int k = 0; k < PARTS * ROWS; k++) assert_true(got[k] == (float)(100 * (PARTS - 1 - k / ROWS) + k % ROWS));
     cpu_weight_drop(&held[0]);

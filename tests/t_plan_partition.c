@@ -292,10 +292,9 @@ static void held_weights(void **unused)
                     .cols = K,
                     .want = cases[i].want};
         assert_int_equal(program_weight(p, &w, &e), 0);
-        dev *d;
-        assert_ok(cpu_backend.open(&d, p, &(dev_options){.number = 2}, &e), &e);
-        assert_ok(cpu_backend.weight_put(d, 0, &e), &e);
-        assert_ok(cpu_backend.weights_end(d, &e), &e);
+        weight_set *d;
+        assert_ok(cpu_backend.weights_open(&d, p, &(bool){true}, &(weight_options){.number = 2}, &e), &e);
+        assert_ok(cpu_backend.weights_read(d, &e), &e);
         assert_int_equal(d->held[0].type, cases[i].held);
         assert_true((d->held[0].own != NULL) == cases[i].own);
         for (int64_t n = 0; n < N; n++) {
@@ -305,7 +304,7 @@ static void held_weights(void **unused)
             for (int k = 0; k < K && cases[i].held == DTYPE_BF16; k++) want[k] = bf16_to_f32(f32_to_bf16(want[k]));
             assert_memory_equal(want, got, sizeof want);
         }
-        cpu_backend.close(d);
+        cpu_backend.weights_close(d);
         program_free(p);
     }
 }

@@ -61,6 +61,7 @@ static void parts_of_codes_make_a_whole(void **unused)
 
 typedef struct rank {
     program *p;
+    weight_set *weights;
     segment seg;
     ref looked_up, whole, result; /* of the table, of the first gather, of the end */
 } rank;
@@ -139,17 +140,18 @@ static void open_rank(rank *k, dtype type, int ranks, int r, const backend_use *
 {
     err e = {0};
     const cache_options cache = {.n_page = {PAGES}, .k_type = DTYPE_F32, .v_type = DTYPE_F32};
-    dev_options o = {.number = threads, .own = use->own};
+    const weight_options o = {.number = threads, .own = use->own};
+    int max_rows[AXIS_COUNT];
     *k = (rank){0};
     build(k, type, ranks, r);
-    for (int i = 0; i < AXIS_COUNT; i++) o.max_rows[i] = ROWS;
+    for (int i = 0; i < AXIS_COUNT; i++) max_rows[i] = ROWS;
     k->seg = (segment){.p = k->p, .be = use->be, .out = &k->result, .n_out = 1};
-    assert_ok(use->be->open(&k->seg.on, k->p, &o, &e), &e);
-    assert_ok(place_segment(&k->seg, o.max_rows, &e), &e);
+    assert_int_equal(k->p->n_weight, 4);
+    assert_ok(use->be->weights_open(&k->weights, k->p, (bool[]){true, true, true, true}, &o, &e), &e);
+    assert_ok(place_segment(&k->seg, max_rows, &e), &e);
     assert_int_equal(k->seg.n_stretch, ranks ? 6 : 1);
-    for (uint32_t i = 0; i < k->p->n_weight; i++) assert_ok(use->be->weight_put(k->seg.on, i, &e), &e);
-    assert_ok(use->be->weights_end(k->seg.on, &e), &e);
-    assert_ok(use->be->cache_open(k->seg.on, &cache, &e), &e);
+    assert_ok(use->be->weights_read(k->weights, &e), &e);
+    assert_ok(use->be->open(&k->seg.on, k->weights, k->p, max_rows, &cache, &e), &e);
     assert_ok(use->be->compile(k->seg.on, &k->seg, &e), &e);
 }
 
@@ -157,6 +159,7 @@ static void close_rank(rank *k)
 {
     k->seg.be->discard(k->seg.on, &k->seg);
     k->seg.be->close(k->seg.on);
+    k->seg.be->weights_close(k->weights);
     program_free(k->p);
 }
 

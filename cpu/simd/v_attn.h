@@ -738,7 +738,7 @@ static void v_attn(const run *r, const op *o, int worker, int workers)
         }
     }
     if (!split) return;
-    pool_barrier(on->team, worker);
+    pool_barrier(on->w->team, worker);
     i = units = 0;
     for (attn_unit u = {.seq = -1}; attn_next(&j.plan, &u); i += u.range1 - u.range0 + 1) {
         if (units++ % workers != worker) continue;

@@ -1,19 +1,22 @@
 /* backend.h - what a device must be able to do. A backend is one const struct in a folder of its own, and one line of
  * engine/backend_list.h.
  *
- * A device owns its memory: weights, pages of the cache, and an arena of activations for each segment. Nobody else sees
- * an address in it; rows go in and out by act_put, act_get and pick. It has no notion of a sequence: a step names every
- * page that it reads or writes. Every device has a kernel for every op: compile names the op that it lacks.
+ * A weight set is weights where a device computes with them, and what computes: threads, a context. It exists once for
+ * several users, however many programs and callers: each opens a device over it, which has a program, pages of the
+ * cache, and an arena of activations for each segment. Nobody else sees an address in these; rows go in and out by
+ * act_put, act_get and pick. A device has no notion of a sequence: a step names every page that it reads or writes.
+ * Every device has a kernel for every op: compile names the op that it lacks.
  *
  * A segment's ops fall into stretches: a COLL ends one. Nobody has a kernel for it: the driver takes its part out of
  * the device, moves it between ranks, and puts the result in before the next stretch. A program may be compiled for
  * several segments, each with an arena of its own, which have steps at one time: their stretches come in any order.
  *
- * Order of calls: open, weight_put for every weight, weights_end, cache_open, compile; then for each step act_put of
- * the segment's inputs, for each stretch start and wait, and after all but the last act_get and act_put of the COLL
- * that ends it; then act_get or pick of results; at last discard and close. Nothing is global, so several devices may
- * work at once; all calls on one device come from one thread at a time. After wait has failed the device may be lost:
- * other calls still return, with an error. */
+ * Order of calls: weights_open, weights_read; then for each user open and compile; for each step act_put of the
+ * segment's inputs, for each stretch start and wait, and after all but the last act_get and act_put of the COLL that
+ * ends it; then act_get or pick of results; discard and close; at last weights_close. Nothing is global, so several
+ * devices may work at once, those over one set too; all calls on one device come from one thread at a time, and so do
+ * those on a set, which ends after its devices. After wait has failed the device may be lost: other calls still return,
+ * with an error. */
 #pragma once
 #include "base/err.h"
 #include "base/json.h"
@@ -25,7 +28,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct dev dev; /* the backend's own */
+typedef struct weight_set weight_set; /* the backend's own, both */
+typedef struct dev dev;
 typedef struct backend backend;
 
 /* An activation that another segment wrote. */
@@ -57,13 +61,12 @@ typedef struct fuse_row {
     uint8_t n, kind[5];
 } fuse_row;
 
-typedef struct dev_options {
-    int number;               /* of the notation, "cpu:2", for the backend to read; -1: none was given */
-    int sharers;              /* unnumbered devices of this backend that run at the same time, this one included */
-    int max_rows[AXIS_COUNT]; /* capacity of each row symbol in one step */
-    bool inexact;             /* kernels may round otherwise than the definitions where that is faster */
-    const void *own;          /* options of this backend alone, which its header declares; NULL: defaults */
-} dev_options;
+typedef struct weight_options {
+    int number;      /* of the notation, "cpu:2", for the backend to read; -1: none was given */
+    int sharers;     /* unnumbered devices of this backend that run at the same time, this one included */
+    bool inexact;    /* kernels may round otherwise than the definitions where that is faster */
+    const void *own; /* options of this backend alone, which its header declares; NULL: defaults */
+} weight_options;
 
 typedef struct cache_options {
     int n_page[GROUP_MAX]; /* KV pages per group */
@@ -90,13 +93,21 @@ struct backend {
     bool (*probe)(int i, device_info *out);
     /* Whether matrices of this type multiply int8 activations (core/lower_int8.h); NULL: none does. */
     bool (*takes_int8)(dtype type);
-    /* A device for one segment's program. */
-    int (*open)(dev **d, const program *p, const dev_options *o, err *e);
+    /* A set of weights of a program, which must outlive it: those that `reads` says, [n_weight]. No values are read. */
+    int (*weights_open)(weight_set **w, const program *p, const bool *reads, const weight_options *o, err *e);
+    int (*weights_read)(weight_set *w, err *e); /* their values: converted, packed, uploaded */
+    void (*weights_close)(weight_set *w);
+    uint64_t (*weight_bytes)(const weight_set *w); /* memory taken or to be taken, without mapped files */
+    const char *(*isa)(const weight_set *w);       /* what its kernels are made for: "avx2"; static text */
+    void (*tell)(const weight_set *w, json *to);   /* adds what it has chosen by measurement; NULL: nothing */
+    /* Bytes left for pages and slots of a device of program p: less what one compile and steps will take. */
+    uint64_t (*budget)(const weight_set *w, const program *p);
+
+    /* A device of program p with its pages and slots. The weights that its ops read are those of the set, by number.
+     * max_rows: capacity of each row symbol in one step. */
+    int (*open)(dev **d, weight_set *w, const program *p, const int max_rows[AXIS_COUNT], const cache_options *o,
+                err *e);
     void (*close)(dev *d);
-    int (*weight_put)(dev *d, uint32_t weight, err *e); /* of the program; the second time there is nothing to do */
-    int (*weights_end)(dev *d, err *e);                 /* all have been put: they are converted, packed, uploaded */
-    uint64_t (*budget)(const dev *d); /* bytes left for pages and slots: less what one compile and steps will take */
-    int (*cache_open)(dev *d, const cache_options *o, err *e);
     int (*compile)(dev *d, segment *s, err *e); /* after place_segment; takes memory for the arena too */
     void (*discard)(dev *d, segment *s);        /* undoes compile; also after it failed */
 
@@ -120,9 +131,7 @@ struct backend {
      * are not written, unless a step has taps. */
     const char *(*fused)(const segment *s, uint32_t i, uint32_t *n);
     const wire_ops *(*wire)(void);        /* codecs by the best instructions of this processor; NULL: wire_reference */
-    const char *(*isa)(const dev *d);     /* what its kernels are made for: "avx2"; static text */
-    void (*tell)(const dev *d, json *to); /* adds what it has chosen by measurement to an object; NULL: nothing */
-    uint64_t (*held_bytes)(const dev *d); /* memory taken for weights and pages, without mapped files */
+    uint64_t (*held_bytes)(const dev *d); /* memory taken for pages, slots and working memory of kernels */
 };
 
 /* Its codecs; be NULL: a backend that only a node has. */
@@ -131,5 +140,5 @@ static inline const wire_ops *backend_wire(const backend *be) { return be && be-
 /* An entry of a list of backends. */
 typedef struct backend_use {
     const backend *be; /* NULL: the end of the list */
-    const void *own;   /* dev_options.own */
+    const void *own;   /* weight_options.own */
 } backend_use;

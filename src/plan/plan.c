@@ -48,33 +48,36 @@ static int cut_group(plan *l, plan_group *g, err *e)
 
 /* ---- opening */
 
-static int put_weights(segment *s, err *e)
+/* Those of a rank of another plan. */
+static int share_weights(const plan *l, plan_rank *r, const weight_options *o, err *e)
 {
-    const program *p = s->p;
-    int rc = OK;
-    for (uint32_t i = 0; i < p->n_op && !rc; i++)
-        for (int k = 0; k < 4 && !rc; k++) {
-            const tensor *t = &p->tensors[p->ops[i].in[k]];
-            if (p->ops[i].in[k] && t->kind == TENSOR_WEIGHT) rc = s->be->weight_put(s->on, t->weight, e);
-        }
-    return rc;
+    const plan *of = l->asked.shares;
+    const int i = (int)(r - l->ranks);
+    rank_weights *there = of->p == l->p && i < of->n ? of->ranks[i].weights : NULL;
+    r->weights = there ? rank_weights_share(there, r->seg.be, r->seg.p, o) : NULL;
+    return r->weights ? OK : err_set(e, ERR_USAGE, "device %d needs other weights than the plan has that shares", i);
 }
 
-static int rank_open(plan *l, plan_rank *r, const dev_options *o, err *e)
+/* Weights of its own, as yet without values. */
+static int open_weights(const plan *l, plan_rank *r, const weight_options *o, err *e)
+{
+    const segment *s = &r->seg;
+    int rc = rank_weights_open(&r->weights, s->be, s->p, o, e);
+    return rc || !l->asked.before_weights ? rc : l->asked.before_weights(l->asked.ctx, s->p, e);
+}
+
+static int rank_open(plan *l, plan_rank *r, const weight_options *o, err *e)
 {
     segment *s = &r->seg;
     const plan_group *g = group_of(l, r);
     const program *p = g->by_columns ? cut_program(g->by_columns, r->index) : l->p;
     s->p = lower_int8(p, g->by_columns ? 0 : g->op0, g->by_columns ? p->n_op : g->op1, takes_of(l, r), e);
     int rc = s->p ? list_edges(l, r, e) : e->code;
-    if (!rc) rc = s->be->open(&s->on, s->p, o, e);
     if (!rc) rc = place_segment(s, l->max_rows, e);
-    if (!rc && l->asked.before_weights) rc = l->asked.before_weights(l->asked.ctx, s->p, e);
-    if (!rc) rc = put_weights(s, e);
-    if (!rc && l->asked.may_take) rc = l->asked.may_take(l->asked.ctx, s->be->held_bytes(s->on) + s->act_bytes, e);
-    if (!rc) rc = s->be->weights_end(s->on, e);
-    if (!rc) r->own_bytes = s->be->held_bytes(s->on);
-    return rc;
+    if (!rc) rc = l->borrows ? share_weights(l, r, o, e) : open_weights(l, r, o, e);
+    const uint64_t bytes = rc || l->borrows ? 0 : r->weights->bytes;
+    if (!rc && l->asked.may_take) rc = l->asked.may_take(l->asked.ctx, bytes + s->act_bytes, e);
+    return rc || l->borrows ? rc : rank_weights_read(r->weights, e);
 }
 
 /* Devices of one backend that leave it to the backend how much of the machine they take. */
@@ -100,11 +103,10 @@ static int open_ranks(plan *l, const plan_options *o, err *e)
     for (int i = 0; i < l->n && !rc; i++) {
         plan_rank *r = &l->ranks[i];
         if (!is_here(l, r) || i == l->results_to) continue;
-        dev_options own = {.number = r->number,
-                           .sharers = drive_has_threads(l) ? sharers_of(l, r->seg.be) : 1,
-                           .inexact = o->choices.exact == EXACT_OFF,
-                           .own = own_options(o->backends, r->seg.be)};
-        memcpy(own.max_rows, o->max_rows, sizeof own.max_rows);
+        const weight_options own = {.number = r->number,
+                                    .sharers = drive_has_threads(l) ? sharers_of(l, r->seg.be) : 1,
+                                    .inexact = o->choices.exact == EXACT_OFF,
+                                    .own = own_options(o->backends, r->seg.be)};
         rc = rank_open(l, r, &own, e);
     }
     return rc;
@@ -200,6 +202,7 @@ int plan_open(plan **out, const program *p, const plan_options *o, err *e)
     l->wire = o->choices.wire;
     memcpy(l->max_rows, o->max_rows, sizeof l->max_rows);
     l->self = o->rank - 1;
+    l->borrows = o->shares != NULL;
     l->first = o->backends[0].be;
     l->far = o->far;
     int rc = reduction_of(&l->joins, &o->choices, e);
@@ -211,6 +214,7 @@ int plan_open(plan **out, const program *p, const plan_options *o, err *e)
     if (!rc && l->n_far && l->far) rc = l->far->open(l->far->self, l, e);
     l->asked.devices = NULL;
     l->asked.backends = NULL;
+    l->asked.shares = NULL;
     if (rc) plan_close(l);
     else *out = l;
     return rc;
@@ -219,8 +223,8 @@ int plan_open(plan **out, const program *p, const plan_options *o, err *e)
 /* Pages of a device, and arenas of its lanes. */
 static int rank_ready(plan_rank *r, const cache_options *cache, err *e)
 {
-    const segment *s = &r->seg;
-    int rc = s->be->cache_open(s->on, cache, e);
+    segment *s = &r->seg;
+    int rc = s->be->open(&s->on, r->weights->set, s->p, r->of->max_rows, cache, e);
     for (int i = 0; i < r->n_lane && !rc; i++) {
         r->lane[i].seg = *s;
         rc = s->be->compile(s->on, &r->lane[i].seg, e);
@@ -241,7 +245,7 @@ int plan_ready(plan *l, const cache_options *cache, link_end *(*ends)[PLAN_LANES
     l->cache = *cache;
     for (uint32_t i = 0; i < l->p->n_rope && !rc; i++) rc = rope_fill(&l->p->ropes[i], e);
     for (int i = 0; i < l->n && !rc; i++)
-        if (l->ranks[i].seg.on) rc = rank_ready(&l->ranks[i], cache, e);
+        if (l->ranks[i].weights) rc = rank_ready(&l->ranks[i], cache, e);
     return rc ? rc : drive_open(l, e);
 }
 
@@ -257,7 +261,8 @@ void plan_close(plan *l)
             if (own->on) own->be->discard(own->on, own);
         }
         if (s->on) s->be->close(s->on);
-        program_free(s->p);
+        if (!l->ranks[i].weights || l->ranks[i].weights->p != s->p) program_free(s->p);
+        rank_weights_close(l->ranks[i].weights);
         mem_free(l->ranks[i].gives);
         mem_free(l->ranks[i].takes);
         pthread_cond_destroy(&l->ranks[i].turn);
@@ -310,11 +315,11 @@ static const plan_rank *first_in_memory(const plan *l, int i)
     const backend *shared[DEVICES_MAX];
     int n_shared = 0;
     for (int k = 0; k < l->n; k++) {
-        const segment *s = &l->ranks[k].seg;
+        const backend *be = l->ranks[k].weights ? l->ranks[k].seg.be : NULL;
         bool known = false;
-        for (int j = 0; j < n_shared && s->on; j++) known = known || shared[j] == s->be;
-        if (s->on && s->be->shares_memory && !known) shared[n_shared++] = s->be;
-        if (known || k == l->results_to || (!s->on && !l->far) || i-- > 0) continue;
+        for (int j = 0; j < n_shared && be; j++) known = known || shared[j] == be;
+        if (be && be->shares_memory && !known) shared[n_shared++] = be;
+        if (known || k == l->results_to || (!be && !l->far) || i-- > 0) continue;
         return &l->ranks[k];
     }
     return NULL;
@@ -326,7 +331,7 @@ bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, uint64_t page
     const plan_rank *first = first_in_memory(l, i);
     if (!first) return false;
     const segment *s = &first->seg;
-    if (!s->on) {
+    if (!first->weights) {
         l->far->memory(l->far->self, (int)(first - l->ranks), k_type, v_type, page, slot, left);
         return true;
     }
@@ -335,12 +340,12 @@ bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, uint64_t page
     uint64_t more = 0; /* arenas, which the backend does not know of */
     for (const plan_rank *r = first; r < l->ranks + l->n; r++) {
         const segment *other = &r->seg;
-        if (!other->on || (r != first && !(s->be->shares_memory && other->be == s->be))) continue;
+        if (!r->weights || (r != first && !(s->be->shares_memory && other->be == s->be))) continue;
         add_page_bytes(other->p, k_type, v_type, page);
         *slot += program_slot_bytes(other->p);
         more += (uint64_t)(r->n_lane - s->be->shares_memory) * other->act_bytes;
     }
-    const uint64_t free = s->be->budget(s->on);
+    const uint64_t free = s->be->budget(first->weights->set, s->p);
     *left = free > more ? free - more : 0;
     return true;
 }
@@ -353,7 +358,8 @@ uint64_t plan_taken_bytes(const plan *l)
     for (int i = 0; i < l->n; i++) {
         const plan_rank *r = &l->ranks[i];
         const uint64_t lane = r->seg.act_bytes + r->coll_bytes + r->rows_bytes;
-        if (r->seg.on) sum += r->seg.be->held_bytes(r->seg.on) + (uint64_t)r->n_lane * lane;
+        if (r->weights) sum += (uint64_t)r->n_lane * lane + (l->borrows ? 0 : r->weights->bytes);
+        if (r->seg.on) sum += r->seg.be->held_bytes(r->seg.on);
         if (is_here(l, r)) sum += bytes_to_rank(l, i);
     }
     return sum;

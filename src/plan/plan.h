@@ -56,10 +56,14 @@ typedef struct plan_options {
     const plan_far *far;         /* NULL: no device may have a node, or this process has one rank */
     plan_choices choices;        /* how ranks join, what passes between groups, … */
     pace as;                     /* how fast devices here pretend to be */
-    /* NULL, or called with the program of each device here before its weights are read. */
+    /* NULL, or a plan of the same program and devices, whose weights devices here use too; open as long as plan_open
+     * takes, then either may be closed first. Each has pages, activations and steps of its own, in threads of its own;
+     * on one device they take turns. ERR_USAGE: it has not all that is needed. */
+    const plan *shares;
+    /* NULL, or called with the program of each device here before its weights are read; not of shared ones. */
     int (*before_weights)(void *ctx, const program *p, err *e);
-    /* NULL, or called before memory of the devices here is filled: weights that they do not use in mapped files, and
-     * activations. */
+    /* NULL, or called before memory of the devices here is filled: weights of their own that they do not use in mapped
+     * files, and activations. */
     int (*may_take)(void *ctx, uint64_t bytes, err *e);
     void *ctx; /* theirs */
 } plan_options;
@@ -78,8 +82,8 @@ bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, uint64_t page
                  uint64_t *left);
 /* The node that has it; NULL: it is here. */
 const char *plan_memory_node(const plan *l, int i);
-/* Bytes that the devices here take beside mapped files: weights, pages, activations, rows of steps under way and on
- * their way here. Before plan_ready: without pages. */
+/* Bytes that the devices here take beside mapped files: weights, unless another plan has opened them, pages,
+ * activations, rows of steps under way and on their way here. Before plan_ready: without pages. */
 uint64_t plan_taken_bytes(const plan *l);
 /* Makes pages and compiles; then steps can be sent. ends: of the ranks here, where others are elsewhere and `far` gives
  * none: as plan_far.ready. */

@@ -52,7 +52,7 @@ typedef struct plan_choices {
     experts_choice experts;       /* of sums: WHOLE: each expert on one rank */
     wire_type wire;               /* of rows between groups: one of WIRE_CHOICE_LIST */
     ends_choice ends;             /* AWAY: tables and head lie with the outer groups, on nodes too */
-    exact_choice exact;           /* OFF: dev_options.inexact */
+    exact_choice exact;           /* OFF: weight_options.inexact */
     bool act_f32;                 /* nothing is lowered to int8: as the model is told (--act) */
     int64_t codec_group;          /* elements under one scale; 0: WIRE_GROUP */
     int64_t in_flight;            /* steps under way at most; 0: as many as groups, plus one; of one group 1 */

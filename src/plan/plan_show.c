@@ -18,24 +18,24 @@ uint64_t plan_weight_bytes(const plan *l, int64_t rows, uint64_t *count)
     return (uint64_t)(sum + 0.5);
 }
 
-/* The first one here; NULL: all are on nodes. */
-static const segment *first_here(const plan *l)
+/* Those of the first device here; NULL: all are on nodes. */
+static const rank_weights *first_here(const plan *l)
 {
     int i = 0;
-    while (i < l->n && !l->ranks[i].seg.on) i++;
-    return i < l->n ? &l->ranks[i].seg : NULL;
+    while (i < l->n && !l->ranks[i].weights) i++;
+    return i < l->n ? l->ranks[i].weights : NULL;
 }
 
 const char *plan_isa(const plan *l)
 {
-    const segment *s = first_here(l);
-    return s ? s->be->isa(s->on) : "";
+    const rank_weights *w = first_here(l);
+    return w ? w->be->isa(w->set) : "";
 }
 
 void plan_tell(const plan *l, json *to)
 {
-    const segment *s = first_here(l);
-    if (s && s->be->tell) s->be->tell(s->on, to);
+    const rank_weights *w = first_here(l);
+    if (w && w->be->tell) w->be->tell(w->set, to);
 }
 
 static double mebi(uint64_t n) { return (double)n / (1 << 20); }
@@ -77,7 +77,7 @@ static void dump_segment(const plan *l, int i, buf *out)
 /* Memory for activations, kernels and rows on their way to other ranks. */
 static uint64_t step_bytes(const plan_rank *r, const plan_part *part)
 {
-    const uint64_t work = r->seg.be->held_bytes(r->seg.on) - r->own_bytes - part->kv_bytes;
+    const uint64_t work = r->seg.be->held_bytes(r->seg.on) - part->kv_bytes;
     return work + (uint64_t)r->n_lane * (r->seg.act_bytes + r->coll_bytes + r->rows_bytes + r->plain_bytes);
 }
 
@@ -203,7 +203,8 @@ static void add_line(const plan *l, int i, const plan_part *part, int wide, buf 
     for (int k = 0; k < 5; k++) buf_printf(out, " %*s", width[k], run_text(run[k].from, run[k].to, text));
     buf_printf(out, " %11.1f", mebi(part->weight_bytes));
     if (r->seg.on)
-        buf_printf(out, " %8.1f %8.1f %8.1f\n", mebi(r->own_bytes), mebi(part->kv_bytes), mebi(step_bytes(r, part)));
+        buf_printf(out, " %8.1f %8.1f %8.1f\n", mebi(r->weights->bytes), mebi(part->kv_bytes),
+                   mebi(step_bytes(r, part)));
     else buf_printf(out, " %8s %8.1f %8s\n", "-", mebi(part->kv_bytes), "-");
 }
 
@@ -301,14 +302,14 @@ static void add_rank(const plan *l, int i, const plan_part *part, double seconds
     add_run(one, "ffn", part->ffn.from, part->ffn.to);
     add_run(one, "vocab", part->vocab.from, part->vocab.to);
     json_add_int(one, "weight_bytes", (int64_t)part->weight_bytes);
-    if (r->seg.on) json_add_int(one, "own_bytes", (int64_t)r->own_bytes);
+    if (r->weights) json_add_int(one, "own_bytes", (int64_t)r->weights->bytes);
     json_add_int(one, "kv_page_bytes", (int64_t)part->page_bytes);
     json_add_int(one, "pages", pages);
     json_add_int(one, "kv_bytes", (int64_t)part->kv_bytes);
     if (r->seg.on) json_add_int(one, "step_bytes", (int64_t)step_bytes(r, part));
     if (seconds > 0) json_add_num(one, "tokens_per_s", 1 / seconds);
     if (plan_as(l, i)) json_add_str(one, "as", plan_as(l, i));
-    if (r->seg.on && r->seg.be->tell) r->seg.be->tell(r->seg.on, json_add_object(one, "fetch"));
+    if (r->weights && r->seg.be->tell) r->seg.be->tell(r->weights->set, json_add_object(one, "fetch"));
 }
 
 static void add_edge(void *self, const edge_shown *e)

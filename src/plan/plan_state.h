@@ -6,6 +6,7 @@
 #include "plan/cut.h"
 #include "plan/devices.h"
 #include "plan/plan.h"
+#include "plan/rank_weights.h"
 #include "plan/reduction.h"
 
 #include <pthread.h>
@@ -31,10 +32,10 @@ typedef struct rank_lane {
 
 /* A device, which has some columns of the layers of its group. */
 typedef struct plan_rank {
-    segment seg;        /* compiled: that of the first lane */
-    int group, index;   /* which of the group's ranks it is */
-    int number;         /* of the device notation, -1 none */
-    uint64_t own_bytes; /* of weights that it does not use in mapped files */
+    segment seg;           /* compiled: that of the first lane */
+    int group, index;      /* which of the group's ranks it is */
+    int number;            /* of the device notation, -1 none */
+    rank_weights *weights; /* NULL: it is elsewhere */
     char node[DEVICE_NODE], name[DEVICE_NAME];
     cut_part *gives; /* [n_cross] what it has of activations that cross */
     bool *takes;     /* [n_cross] whether it reads them, written by a group before; or takes them as results */
@@ -112,8 +113,8 @@ struct plan {
     uint64_t sent, collected; /* steps; `sent` under the lock */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool stopping;
-    err lost; /* why steps cannot go on; code OK: they can */
+    bool stopping, borrows; /* borrows: weights of another plan */
+    err lost;               /* why steps cannot go on; code OK: they can */
 };
 
 static inline bool is_here(const plan *l, const plan_rank *r)

@@ -16,23 +16,55 @@
 #include <time.h>
 
 static fake *fake_of(dev *d) { return (fake *)(void *)d; }
+static fake_weights *weights_of(weight_set *w) { return (fake_weights *)(void *)w; }
+static const fake_weights *weights_at(const weight_set *w) { return (const fake_weights *)(const void *)w; }
 
 /* ---- memory that is closed, faults, counts */
 
-static void memory_open(const fake *d, bool open)
+/* Opens or closes a mapping. */
+static void memory_protect(const mapping *m, int how)
 {
-    int rc = mprotect(d->memory, d->o.memory, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+    int rc = mprotect(m->at, m->bytes, how);
     CHECK(rc == 0, "mprotect");
 }
 
-static void *memory_take(fake *d, uint64_t count, uint64_t size)
+static void memory_open(const fake *d, bool open)
 {
-    uint64_t bytes = count * size, at = d->used;
-    CHECK(size == 0 || bytes / size == count, "a size overflows");
-    if (bytes > d->o.memory - 2 * ALIGN - at) return NULL;
-    d->used = (at + bytes + ALIGN - 1) / ALIGN * ALIGN;
-    return d->memory + at;
+    memory_protect(&d->memory, open ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
+
+/* Lets a device at work read weights. */
+static void weights_read(fake_weights *w, bool begins)
+{
+    pthread_mutex_lock(&w->lock);
+    w->readers += begins ? 1 : -1;
+    if (w->readers == begins) memory_protect(&w->memory, begins ? PROT_READ : PROT_NONE);
+    pthread_mutex_unlock(&w->lock);
+}
+
+static bool memory_map(mapping *m, uint64_t bytes)
+{
+    void *at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED) return false;
+    madvise(at, bytes, MADV_HUGEPAGE); /* else opening and closing it is half of the time */
+    *m = (mapping){.at = at, .bytes = bytes};
+    return true;
+}
+
+/* NULL: what weights and devices have taken leaves too little. */
+static void *memory_take(fake_weights *w, mapping *m, uint64_t count, uint64_t size)
+{
+    const uint64_t bytes = (count * size + ALIGN - 1) / ALIGN * ALIGN, at = m->used;
+    CHECK(size == 0 || count * size / size == count, "a size overflows");
+    if (atomic_fetch_add(&w->taken, bytes) + bytes > w->o.memory - ALIGN) {
+        atomic_fetch_sub(&w->taken, bytes);
+        return NULL;
+    }
+    m->used += bytes;
+    return m->at + at;
+}
+
+static void *take(fake *d, uint64_t count, uint64_t size) { return memory_take(d->w, &d->memory, count, size); }
 
 static int out_of_memory(err *e) { return err_set(e, ERR_MEMORY, "the fake device has no memory left"); }
 
@@ -40,40 +72,63 @@ static void count(atomic_ullong *what, uint64_t n)
 {
     if (what) atomic_fetch_add(what, n);
 }
-#define COUNT(d, member, n) count((d)->o.log ? &(d)->o.log->member : NULL, n)
+#define COUNT(w, member, n) count((w)->o.log ? &(w)->o.log->member : NULL, n)
 
 /* Counts a call; not 0: it has to fail. */
-static int call(fake *d, fake_call which, err *e)
+static int call(fake_weights *w, fake_call which, err *e)
 {
     static const char *const names[] = {
 #define X(name) #name,
         FAKE_CALLS(X)
 #undef X
     };
-    fake_log *log = d->o.log;
+    fake_log *log = w->o.log;
     if (log) {
         atomic_fetch_add(&log->calls[which], 1);
         bool now = atomic_fetch_add(&log->all, 1) + 1 == log->fail_at;
         if (now && !log->lost) return err_set(e, ERR_MEMORY, "the fake device is short of memory (%s)", names[which]);
-        d->lost = d->lost || now;
+        if (now) atomic_store(&w->lost, true);
     }
-    return d->lost ? err_set(e, ERR_IO, "the fake device is lost (%s)", names[which]) : OK;
+    return atomic_load(&w->lost) ? err_set(e, ERR_IO, "the fake device is lost (%s)", names[which]) : OK;
 }
 
 /* ---- weights */
 
-static int fake_weight_put(dev *of, uint32_t index, err *e)
+static void fake_weights_close(weight_set *of)
 {
-    fake *d = fake_of(of);
-    CHECK(index < d->p->n_weight, "weight %u", index);
-    d->weights[index].wanted = true;
-    return call(d, FAKE_weight_put, e);
+    fake_weights *w = weights_of(of);
+    if (!w) return;
+    if (w->memory.at) munmap(w->memory.at, w->memory.bytes);
+    CHECK(atomic_load(&w->taken) == w->memory.used, "weights are closed before their devices");
+    pthread_mutex_destroy(&w->lock);
+    mem_free(w->weights);
+    mem_free(w->held);
+    mem_free(w);
 }
 
-static int matrix_make(fake *d, uint32_t index, err *e)
+static int fake_weights_open(weight_set **out, const program *p, const bool *reads, const weight_options *o, err *e)
 {
-    const weight *of = &d->p->weights[index];
-    matrix *w = &d->weights[index];
+    fake_weights *w = mem_zero(1, sizeof *w);
+    *out = NULL;
+    if (!w) return err_set(e, ERR_MEMORY, "out of memory for weights");
+    if (o->own) w->o = *(const fake_options *)o->own;
+    if (!w->o.memory) w->o.memory = FAKE_MEMORY;
+    w->p = p;
+    pthread_mutex_init(&w->lock, NULL);
+    w->weights = mem_zero(p->n_weight + 1, sizeof *w->weights);
+    w->held = mem_zero(p->n_weight + 1, sizeof *w->held);
+    const bool ok = memory_map(&w->memory, w->o.memory) && w->weights && w->held;
+    for (uint32_t i = 0; i < p->n_weight && ok; i++) w->weights[i].wanted = reads[i];
+    int rc = ok ? call(w, FAKE_weights_open, e) : err_set(e, ERR_MEMORY, "out of memory for weights");
+    if (rc) fake_weights_close((weight_set *)(void *)w);
+    else *out = (weight_set *)(void *)w;
+    return rc;
+}
+
+static int matrix_make(fake_weights *set, uint32_t index, err *e)
+{
+    const weight *of = &set->p->weights[index];
+    matrix *w = &set->weights[index];
     weight_fill f;
     *w = (matrix){.type = weight_held_type(of), .rows = of->rows, .cols = of->cols};
     w->row_bytes = dtype_row_bytes(w->type, (uint64_t)w->cols);
@@ -82,49 +137,71 @@ static int matrix_make(fake *d, uint32_t index, err *e)
     if (rc) return rc;
     if (of->packed) {
         int64_t each = panel_format_of(w->type)->span;
-        w->strips = memory_take(d, (uint64_t)((w->cols + each - 1) / each * w->rows), sizeof *w->strips);
+        const uint64_t strips = (uint64_t)((w->cols + each - 1) / each * w->rows);
+        w->strips = memory_take(set, &set->memory, strips, sizeof *w->strips);
     } else {
-        w->blocks = memory_take(d, w->row_bytes, (uint64_t)w->rows);
+        w->blocks = memory_take(set, &set->memory, w->row_bytes, (uint64_t)w->rows);
     }
     if (!w->strips && !w->blocks) return out_of_memory(e);
     f.out = mem_array((size_t)f.units, f.unit_bytes);
     rc = f.out ? weight_fill_run(&f, 1, 1, e) : err_set(e, ERR_MEMORY, "out of memory");
     if (!rc) matrix_take(w, f.out);
     mem_free(f.out);
-    COUNT(d, weights, (uint64_t)f.units * f.unit_bytes);
+    COUNT(set, weights, (uint64_t)f.units * f.unit_bytes);
     if (of->vector)
-        d->held[index] = (held_weight){.data = w->blocks, .type = DTYPE_F32, .stride = 4, .rows = w->rows, .cols = 1};
+        set->held[index] = (held_weight){.data = w->blocks, .type = DTYPE_F32, .stride = 4, .rows = w->rows, .cols = 1};
     return rc;
 }
 
-static int fake_weights_end(dev *of, err *e)
+static int fake_weights_read(weight_set *of, err *e)
 {
-    fake *d = fake_of(of);
-    int rc = call(d, FAKE_weights_end, e);
-    memory_open(d, true);
-    int64_t widest = ACT_NARROW;
-    for (uint32_t i = 0; i < d->p->n_weight && !rc; i++) {
-        if (d->weights[i].wanted) rc = matrix_make(d, i, e);
-        if (d->p->weights[i].cols > widest) widest = d->p->weights[i].cols;
-    }
-    for (uint32_t i = 1; i < d->p->n_tensor; i++)
-        if (d->p->tensors[i].block && tensor_count(&d->p->tensors[i]) > widest)
-            widest = tensor_count(&d->p->tensors[i]);
-    const uint64_t most = (uint64_t)act_padded(widest);
-    d->row = memory_take(d, most, sizeof *d->row);
-    d->raw = memory_take(d, most, sizeof *d->row);
-    memory_open(d, false);
-    return rc || (d->row && d->raw) ? rc : out_of_memory(e);
+    fake_weights *w = weights_of(of);
+    int rc = call(w, FAKE_weights_read, e);
+    memory_protect(&w->memory, PROT_READ | PROT_WRITE);
+    for (uint32_t i = 0; i < w->p->n_weight && !rc; i++)
+        if (w->weights[i].wanted) rc = matrix_make(w, i, e);
+    memory_protect(&w->memory, PROT_NONE);
+    return rc;
+}
+
+static uint64_t fake_weight_bytes(const weight_set *w) { return weights_at(w)->memory.used; }
+
+static const char *fake_isa(const weight_set *w)
+{
+    (void)w;
+    return "fake";
+}
+
+/* Tiles of one state may take as much as the pages. */
+static uint64_t fake_budget(const weight_set *of, const program *p)
+{
+    const fake_weights *w = weights_at(of);
+    (void)p;
+    return (w->o.memory - atomic_load(&w->taken)) / 2;
 }
 
 /* ---- pages */
 
-static int fake_cache_open(dev *of, const cache_options *o, err *e)
+/* Memory for a row of the widest matrix or activation. */
+static bool open_rows(fake *d)
 {
-    fake *d = fake_of(of);
+    int64_t widest = ACT_NARROW;
+    for (uint32_t i = 0; i < d->p->n_weight; i++)
+        if (d->p->weights[i].cols > widest) widest = d->p->weights[i].cols;
+    for (uint32_t i = 1; i < d->p->n_tensor; i++)
+        if (d->p->tensors[i].block && tensor_count(&d->p->tensors[i]) > widest)
+            widest = tensor_count(&d->p->tensors[i]);
+    const uint64_t most = (uint64_t)act_padded(widest);
+    d->row = take(d, most, sizeof *d->row);
+    d->raw = take(d, most, sizeof *d->row);
+    return d->row && d->raw;
+}
+
+static int open_cache(fake *d, err *e)
+{
+    const cache_options *o = &d->pages;
     uint64_t most = 0, widest = 0, weights = 0;
-    int rc = call(d, FAKE_cache_open, e);
-    d->pages = *o;
+    int rc = OK;
     for (int g = 0; g < GROUP_MAX; g++) kv_place(d->kv, d->p, g, o->k_type, o->v_type, NULL);
     for (uint32_t i = 0; i < d->p->n_op && !rc; i++) {
         const op *p = &d->p->ops[i];
@@ -135,7 +212,7 @@ static int fake_cache_open(dev *of, const cache_options *o, err *e)
         c->k_bytes = record_bytes(o->k_type, s->k_dim, false);
         c->v_bytes = record_bytes(o->v_type, s->v_dim, true);
         c->token_bytes = (c->k_bytes + c->v_bytes) * (uint64_t)s->heads;
-        c->at = memory_take(d, (uint64_t)o->n_page[s->group], c->token_bytes * PAGE_TOKENS);
+        c->at = take(d, (uint64_t)o->n_page[s->group], c->token_bytes * PAGE_TOKENS);
         const uint64_t tiles = (c->like.k_page + c->like.v_page) * (uint64_t)o->n_page[s->group];
         if (tiles > most) most = tiles;
         if (!c->at) rc = out_of_memory(e);
@@ -150,15 +227,15 @@ static int fake_cache_open(dev *of, const cache_options *o, err *e)
             if (d->p->tensors[p->in[k]].kind == TENSOR_WEIGHT) read += (uint64_t)tensor_count(&d->p->tensors[p->in[k]]);
         if (read > weights) weights = read;
         if (floats > widest) widest = floats;
-        *s = (slots){memory_take(d, floats, (uint64_t)o->n_slot * sizeof *s->at), o->n_slot};
+        *s = (slots){take(d, floats, (uint64_t)o->n_slot * sizeof *s->at), o->n_slot};
         if (!s->at) rc = out_of_memory(e);
         if (s->n < 2) rc = err_set(e, ERR_USAGE, "a sequence of this model takes two slots, the device has %d", s->n);
         d->has_slots = true;
     }
-    d->tiles = memory_take(d, 1, most);
-    d->slot_memory = memory_take(d, widest * (uint64_t)o->n_slot, sizeof *d->slot_memory);
-    d->slot_weights = memory_take(d, weights, sizeof *d->slot_weights);
-    d->scratch = memory_take(d, run_scratch_floats(d->p), sizeof *d->scratch);
+    d->tiles = take(d, 1, most);
+    d->slot_memory = take(d, widest * (uint64_t)o->n_slot, sizeof *d->slot_memory);
+    d->slot_weights = take(d, weights, sizeof *d->slot_weights);
+    d->scratch = take(d, run_scratch_floats(d->p), sizeof *d->scratch);
     return rc || (d->tiles && d->slot_memory && d->slot_weights && d->scratch) ? rc : out_of_memory(e);
 }
 
@@ -171,7 +248,7 @@ static void check_page(const fake *d, int group, int32_t page)
 static int move_page(dev *of, int group, int32_t page, uint8_t *bytes, bool get, err *e)
 {
     fake *d = fake_of(of);
-    int rc = call(d, get ? FAKE_page_get : FAKE_page_put, e);
+    int rc = call(d->w, get ? FAKE_page_get : FAKE_page_put, e);
     check_page(d, group, page);
     memory_open(d, true);
     for (uint32_t i = 0; i < d->p->n_state && !rc; i++) {
@@ -179,7 +256,7 @@ static int move_page(dev *of, int group, int32_t page, uint8_t *bytes, bool get,
         if (!c->at || d->p->states[i].group != group) continue;
         page_move(c, page, bytes, get);
         bytes += c->like.k_page + c->like.v_page;
-        COUNT(d, pages, c->like.k_page + c->like.v_page);
+        COUNT(d->w, pages, c->like.k_page + c->like.v_page);
     }
     memory_open(d, false);
     return rc;
@@ -201,7 +278,7 @@ static const int32_t *send(fake *d, int32_t *to, const int32_t *from, int64_t n)
 {
     if (!from || !n) return to;
     memcpy(to, from, (size_t)n * sizeof *to);
-    COUNT(d, steps, (uint64_t)n * sizeof *to);
+    COUNT(d->w, steps, (uint64_t)n * sizeof *to);
     return to;
 }
 
@@ -218,8 +295,8 @@ static void check_rows(const step *st, const step_rows *r, int32_t rows)
 static void check_step(const fake *d, const step *st)
 {
     for (int i = AXIS_TOK; i < AXIS_COUNT; i++)
-        CHECK(st->n[i] >= 0 && st->n[i] <= d->given.max_rows[i], "%d rows of axis %d, at most %d", st->n[i], i,
-              d->given.max_rows[i]);
+        CHECK(st->n[i] >= 0 && st->n[i] <= d->max_rows[i], "%d rows of axis %d, at most %d", st->n[i], i,
+              d->max_rows[i]);
     CHECK(st->n_seq > 0 && st->n_seq <= d->most_seq, "%d sequences", st->n_seq);
     check_rows(st, &st->tok, st->n[AXIS_TOK]);
     check_rows(st, &st->enc, st->n[AXIS_ENC]);
@@ -260,8 +337,8 @@ static int tables_send(fake *d, const step *st, err *e)
 {
     const int64_t cap = st->page_cap, each = GROUP_MAX * cap;
     if (cap > d->at->page_cap) {
-        d->at->table = memory_take(d, (uint64_t)(d->most_seq * each), sizeof *d->at->table);
-        d->at->known = memory_take(d, (uint64_t)(d->most_seq * each), sizeof *d->at->known);
+        d->at->table = take(d, (uint64_t)(d->most_seq * each), sizeof *d->at->table);
+        d->at->known = take(d, (uint64_t)(d->most_seq * each), sizeof *d->at->known);
         if (!d->at->table || !d->at->known) return out_of_memory(e);
         for (int64_t i = 0; i < d->most_seq * each; i++) d->at->known[i] = -1;
         d->at->page_cap = st->page_cap;
@@ -274,7 +351,7 @@ static int tables_send(fake *d, const step *st, err *e)
                 const int32_t page = step_page(st, (int)g, i, k);
                 int32_t *known = &d->at->known[i * GROUP_MAX * d->at->page_cap + (int32_t)g * d->at->page_cap + k];
                 if (page >= 0) check_page(d, (int)g, page);
-                if (*known != page) COUNT(d, steps, 2 * sizeof *known); /* which, and what */
+                if (*known != page) COUNT(d->w, steps, 2 * sizeof *known); /* which, and what */
                 *known = page;
                 d->at->table[((int64_t)g * st->n_seq + i) * cap + k] = page;
             }
@@ -296,12 +373,12 @@ static int ropes_send(fake *d, const step *st, err *e)
             rope_table *t = &d->ropes[r * VARIANTS + v];
             if (t->serial == rope_serial(set, v)) continue;
             const float *from = rope_cos(set, v);
-            if (!t->at) t->at = memory_take(d, (uint64_t)set->ctx * (uint64_t)set->params.dims, sizeof *t->at);
+            if (!t->at) t->at = take(d, (uint64_t)set->ctx * (uint64_t)set->params.dims, sizeof *t->at);
             if (!t->at) return out_of_memory(e);
             t->serial = rope_serial(set, v);
             t->floats = 2 * (uint64_t)(rope_sin(set, v) - from);
             memcpy(t->at, from, t->floats * sizeof *from);
-            COUNT(d, weights, t->floats * sizeof *from);
+            COUNT(d->w, weights, t->floats * sizeof *from);
         }
     }
     return OK;
@@ -317,7 +394,7 @@ static void vectors_send(fake *d, const step *st)
     for (int32_t i = 0; i < st->n[AXIS_TOK]; i++) {
         if (st->tok.token[i] >= 0) continue;
         memcpy(d->at->vec + n * dim, st->vec + ~(int64_t)st->tok.token[i] * dim, (size_t)dim * sizeof *d->at->vec);
-        COUNT(d, puts, (uint64_t)dim * sizeof *d->at->vec);
+        COUNT(d->w, puts, (uint64_t)dim * sizeof *d->at->vec);
         d->at->rows[0][i] = ~n++;
     }
 }
@@ -326,7 +403,7 @@ static int step_send(fake *d, const step *st, err *e)
 {
     d->at->st = (step){.n_seq = st->n_seq, .n_copy = st->n_copy, .taps = st->taps, .n_tap = st->n_tap};
     memcpy(d->at->st.n, st->n, sizeof st->n);
-    COUNT(d, steps, sizeof st->n + 3 * sizeof st->n_seq);
+    COUNT(d->w, steps, sizeof st->n + 3 * sizeof st->n_seq);
     rows_send(d, st, &d->at->st.tok, false);
     rows_send(d, st, &d->at->st.enc, true);
     d->at->st.out = send(d, d->at->out, st->out, st->n[AXIS_OUT]);
@@ -338,7 +415,7 @@ static int step_send(fake *d, const step *st, err *e)
     }
     d->at->st.copies = d->at->copies;
     if (st->n_copy) memcpy(d->at->copies, st->copies, (size_t)st->n_copy * sizeof *d->at->copies);
-    COUNT(d, steps, (uint64_t)st->n_copy * sizeof *d->at->copies);
+    COUNT(d->w, steps, (uint64_t)st->n_copy * sizeof *d->at->copies);
     vectors_send(d, st);
     int rc = tables_send(d, st, e);
     return rc ? rc : ropes_send(d, st, e);
@@ -350,13 +427,13 @@ static int fake_compile(dev *of, segment *s, err *e)
 {
     fake *d = fake_of(of);
     const program *p = s->p;
-    const int *most = d->given.max_rows;
+    const int *most = d->max_rows;
     uint64_t copies = 0;
-    int rc = call(d, FAKE_compile, e);
+    int rc = call(d->w, FAKE_compile, e);
     CHECK(p == d->p, "a segment of another program");
     for (uint32_t i = 0; i < p->n_op && !rc; i++) {
         const int kind = p->ops[i].kind;
-        if (d->o.lacks && kind == d->o.lacks)
+        if (d->w->o.lacks && kind == d->w->o.lacks)
             rc = err_set(e, ERR_USAGE, "the fake device has no kernel for %s", op_info[kind].name);
     }
     if (rc) return rc;
@@ -370,25 +447,24 @@ static int fake_compile(dev *of, segment *s, err *e)
     at->part.on = of;
     d->most_seq = most[AXIS_TOK] + most[AXIS_ENC];
     for (int g = 0; g < GROUP_MAX; g++) copies += (uint64_t)d->pages.n_page[g];
-    bool ok = (at->act = memory_take(d, 1, s->act_bytes + ALIGN));
-    for (int i = 0; i < 14 && ok; i++)
-        ok = (at->rows[i] = memory_take(d, (uint64_t)d->most_seq + 1, sizeof *at->rows[i]));
-    ok = ok && (at->rope_of = memory_take(d, (uint64_t)d->most_seq * (p->n_rope + 1), sizeof *at->rope_of));
-    ok = ok && (at->out = memory_take(d, (uint64_t)most[AXIS_OUT], sizeof *at->out));
-    ok = ok && (at->pool = memory_take(d, (uint64_t)most[AXIS_SEQ], sizeof *at->pool));
-    ok = ok && (at->copies = memory_take(d, copies, sizeof *at->copies));
+    bool ok = (at->act = take(d, 1, s->act_bytes + ALIGN));
+    for (int i = 0; i < 14 && ok; i++) ok = (at->rows[i] = take(d, (uint64_t)d->most_seq + 1, sizeof *at->rows[i]));
+    ok = ok && (at->rope_of = take(d, (uint64_t)d->most_seq * (p->n_rope + 1), sizeof *at->rope_of));
+    ok = ok && (at->out = take(d, (uint64_t)most[AXIS_OUT], sizeof *at->out));
+    ok = ok && (at->pool = take(d, (uint64_t)most[AXIS_SEQ], sizeof *at->pool));
+    ok = ok && (at->copies = take(d, copies, sizeof *at->copies));
     for (uint32_t i = 0; i < p->n_op && ok; i++)
         if (p->ops[i].kind == OP_EMBED && p->ops[i].u.embed.by == EMBED_BY_TOKEN && !at->vec)
-            ok = (at->vec = memory_take(d, (uint64_t)most[AXIS_TOK], (uint64_t)p->dim * sizeof *at->vec));
+            ok = (at->vec = take(d, (uint64_t)most[AXIS_TOK], (uint64_t)p->dim * sizeof *at->vec));
     memory_open(d, true);
     for (uint32_t i = 1; i < p->n_tensor && ok; i++) {
         const uint64_t n = (uint64_t)tensor_count(&p->tensors[i]);
         float *to = NULL;
         if (p->tensors[i].kind != TENSOR_CONST) continue;
-        ok = (to = memory_take(d, n, sizeof *to));
+        ok = (to = take(d, n, sizeof *to));
         if (ok) memcpy(to, p->tensors[i].data, n * sizeof *to);
         at->seen.tensors[i].data = to;
-        COUNT(d, weights, n * sizeof *to);
+        COUNT(d->w, weights, n * sizeof *to);
     }
     if (ok) memset(at->act + s->act_bytes, CANARY, ALIGN);
     memory_open(d, false);
@@ -412,13 +488,15 @@ static void *work(void *of)
         while (!d->working && !d->stopping) pthread_cond_wait(&d->changed, &d->lock);
         if (!d->working) break;
         pthread_mutex_unlock(&d->lock);
-        if (d->o.delay) {
-            const struct timespec t = {0, (long)(rng_bits(d->o.seed, 0, d->turn++) % d->o.delay) * 1000};
+        if (d->w->o.delay) {
+            const struct timespec t = {0, (long)(rng_bits(d->w->o.seed, 0, d->turn++) % d->w->o.delay) * 1000};
             nanosleep(&t, NULL);
         }
+        weights_read(d->w, true);
         memory_open(d, true);
         run_stretch(d, d->at->stretch);
         memory_open(d, false);
+        weights_read(d->w, false);
         pthread_mutex_lock(&d->lock);
         d->working = false;
         pthread_cond_broadcast(&d->changed);
@@ -437,14 +515,14 @@ static bool is_own(const fake *d, const segment *s)
 static int fake_start(dev *of, const segment *s, uint32_t stretch, const step *st, err *e)
 {
     fake *d = fake_of(of);
-    int rc = call(d, FAKE_start, e);
+    int rc = call(d->w, FAKE_start, e);
     placed *at = s->compiled;
     CHECK(is_own(d, s) && !d->working, "start of a step while another one is at work");
     CHECK(stretch == 0 || (stretch == at->stretch + 1 && stretch < s->n_stretch && st == at->now), "stretch %u",
           stretch);
     if (rc) return rc;
     check_step(d, st);
-    if (d->at != at && stretch) COUNT(d, returns, 1);
+    if (d->at != at && stretch) COUNT(d->w, returns, 1);
     d->at = at;
     if (stretch == 0) {
         memory_open(d, true);
@@ -467,7 +545,7 @@ static int fake_wait(dev *of, err *e)
     pthread_mutex_lock(&d->lock);
     while (d->working) pthread_cond_wait(&d->changed, &d->lock);
     pthread_mutex_unlock(&d->lock);
-    return call(d, FAKE_wait, e);
+    return call(d->w, FAKE_wait, e);
 }
 
 /* ---- rows in and out */
@@ -481,7 +559,7 @@ static bool is_moved(const segment *s, ref t, bool result)
 
 static void check_rows_of(const fake *d, const tensor *a, int64_t row0, int64_t rows)
 {
-    CHECK(row0 >= 0 && rows > 0 && row0 + rows <= d->given.max_rows[a->axis], "rows %lld … %lld of %s", (long long)row0,
+    CHECK(row0 >= 0 && rows > 0 && row0 + rows <= d->max_rows[a->axis], "rows %lld … %lld of %s", (long long)row0,
           (long long)(row0 + rows), a->name);
 }
 
@@ -508,7 +586,7 @@ static int fake_act_put(dev *of, const segment *s, ref t, int64_t col0, int64_t 
     const tensor *a = &d->p->tensors[t];
     placed *at = s->compiled;
     uint32_t i = 0;
-    int rc = call(d, FAKE_act_put, e);
+    int rc = call(d->w, FAKE_act_put, e);
     while (i < s->n_in && s->in[i].t != t) i++;
     CHECK(is_own(d, s) && !d->working && (i < s->n_in || is_moved(s, t, true)), "%s is no input", a->name);
     CHECK(col0 >= 0 && cols > 0 && col0 + cols <= tensor_count(a), "columns of %s", a->name);
@@ -518,7 +596,7 @@ static int fake_act_put(dev *of, const segment *s, ref t, int64_t col0, int64_t 
     memory_open(d, true);
     act_move_in(d->p, at->act, t, col0, cols, rows, from);
     memory_open(d, false);
-    COUNT(d, puts, (uint64_t)rows * act_move_bytes(a, cols));
+    COUNT(d->w, puts, (uint64_t)rows * act_move_bytes(a, cols));
     return OK;
 }
 
@@ -527,7 +605,7 @@ static int fake_act_get(dev *of, const segment *s, ref t, int64_t row0, int64_t 
     fake *d = fake_of(of);
     const tensor *a = &d->p->tensors[t];
     const placed *at = s->compiled;
-    int rc = call(d, FAKE_act_get, e);
+    int rc = call(d->w, FAKE_act_get, e);
     check_out(d, s, t);
     if (a->block) check_codes(at, a, row0, rows, 0, tensor_count(a));
     check_rows_of(d, a, row0, rows);
@@ -535,14 +613,14 @@ static int fake_act_get(dev *of, const segment *s, ref t, int64_t row0, int64_t 
     memory_open(d, true);
     act_move_out(d->p, at->act, t, row0, rows, to);
     memory_open(d, false);
-    COUNT(d, gets, (uint64_t)rows * act_move_bytes(a, tensor_count(a)));
+    COUNT(d->w, gets, (uint64_t)rows * act_move_bytes(a, tensor_count(a)));
     return OK;
 }
 
 static int fake_pick(dev *of, const segment *s, ref t, int64_t row0, int64_t rows, best_logit *to, err *e)
 {
     fake *d = fake_of(of);
-    int rc = call(d, FAKE_pick, e);
+    int rc = call(d->w, FAKE_pick, e);
     const int64_t n = tensor_count(&d->p->tensors[t]);
     const tensor *a = &d->p->tensors[t];
     check_out(d, s, t);
@@ -554,7 +632,7 @@ static int fake_pick(dev *of, const segment *s, ref t, int64_t row0, int64_t row
         to[i] = logits_have_nan(row, n) ? (best_logit){0, NAN} : logits_best(row, n);
     }
     memory_open(d, false);
-    COUNT(d, gets, (uint64_t)rows * sizeof *to);
+    COUNT(d->w, gets, (uint64_t)rows * sizeof *to);
     return OK;
 }
 
@@ -581,8 +659,8 @@ static void fake_close(dev *of)
     }
     pthread_mutex_destroy(&d->lock);
     pthread_cond_destroy(&d->changed);
-    if (d->memory) munmap(d->memory, d->o.memory);
-    mem_free(d->weights);
+    if (d->memory.at) munmap(d->memory.at, d->memory.bytes);
+    atomic_fetch_sub(&d->w->taken, d->memory.used);
     mem_free(d->states);
     mem_free(d->slots);
     mem_free(d->ropes);
@@ -592,30 +670,30 @@ static void fake_close(dev *of)
     mem_free(d);
 }
 
-static int fake_open(dev **out, const program *p, const dev_options *o, err *e)
+static int fake_open(dev **out, weight_set *of, const program *p, const int max_rows[AXIS_COUNT],
+                     const cache_options *o, err *e)
 {
     fake *d = mem_zero(1, sizeof *d);
     *out = NULL;
     if (!d) return err_set(e, ERR_MEMORY, "out of memory for a device");
-    if (o->own) d->o = *(const fake_options *)o->own;
-    if (!d->o.memory) d->o.memory = FAKE_MEMORY;
+    d->w = weights_of(of);
     d->p = p;
-    d->given = *o;
+    d->pages = *o;
+    memcpy(d->max_rows, max_rows, sizeof d->max_rows);
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->changed, NULL);
-    d->weights = mem_zero(p->n_weight + 1, sizeof *d->weights);
     d->states = mem_zero(p->n_state + 1, sizeof *d->states);
     d->slots = mem_zero(p->n_state + 1, sizeof *d->slots);
     d->ropes = mem_zero((size_t)p->n_rope + 1, VARIANTS * sizeof *d->ropes);
     d->held = mem_zero(p->n_weight + 1, sizeof *d->held);
     d->kv = mem_zero(p->n_state + 1, sizeof *d->kv);
     d->slot_view = mem_zero(p->n_state + 1, sizeof *d->slot_view);
-    d->memory = mmap(NULL, d->o.memory, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (d->memory == MAP_FAILED) d->memory = NULL;
-    if (d->memory) madvise(d->memory, d->o.memory, MADV_HUGEPAGE); /* else opening and closing it is half of the time */
-    int rc = d->weights && d->states && d->slots && d->ropes && d->held && d->kv && d->slot_view && d->memory
-                 ? call(d, FAKE_open, e)
-                 : err_set(e, ERR_MEMORY, "out of memory for a device");
+    const bool ok = memory_map(&d->memory, d->w->o.memory) && d->states && d->slots && d->ropes && d->held && d->kv &&
+                    d->slot_view;
+    int rc = ok ? call(d->w, FAKE_open, e) : err_set(e, ERR_MEMORY, "out of memory for a device");
+    if (!rc) memcpy(d->held, d->w->held, p->n_weight * sizeof *d->held);
+    if (!rc && !open_rows(d)) rc = out_of_memory(e);
+    if (!rc) rc = open_cache(d, e);
     if (!rc && pthread_create(&d->thread, NULL, work, d)) {
         d->thread = 0;
         rc = err_set(e, ERR_MEMORY, "no thread for a device");
@@ -625,13 +703,7 @@ static int fake_open(dev **out, const program *p, const dev_options *o, err *e)
     return rc;
 }
 
-static uint64_t fake_held_bytes(const dev *d) { return ((const fake *)(const void *)d)->used; }
-
-/* Tiles of one state may take as much as the pages. */
-static uint64_t fake_budget(const dev *d)
-{
-    return (((const fake *)(const void *)d)->o.memory - fake_held_bytes(d)) / 2;
-}
+static uint64_t fake_held_bytes(const dev *d) { return ((const fake *)(const void *)d)->memory.used; }
 
 static const char *fake_fused(const segment *s, uint32_t i, uint32_t *n)
 {
@@ -640,24 +712,20 @@ static const char *fake_fused(const segment *s, uint32_t i, uint32_t *n)
     return NULL;
 }
 
-static const char *fake_isa(const dev *d)
-{
-    (void)d;
-    return "fake";
-}
-
 const backend fake_backend = {
     .name = "fake",
     .chunk = 128,
     .sequences = 16,
     .probe = fake_probe,
     .takes_int8 = fake_takes_int8,
+    .weights_open = fake_weights_open,
+    .weights_read = fake_weights_read,
+    .weights_close = fake_weights_close,
+    .weight_bytes = fake_weight_bytes,
+    .isa = fake_isa,
+    .budget = fake_budget,
     .open = fake_open,
     .close = fake_close,
-    .weight_put = fake_weight_put,
-    .weights_end = fake_weights_end,
-    .budget = fake_budget,
-    .cache_open = fake_cache_open,
     .compile = fake_compile,
     .discard = fake_discard,
     .act_put = fake_act_put,
@@ -668,6 +736,5 @@ const backend fake_backend = {
     .page_get = fake_page_get,
     .page_put = fake_page_put,
     .fused = fake_fused,
-    .isa = fake_isa,
     .held_bytes = fake_held_bytes,
 };

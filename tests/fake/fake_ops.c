@@ -117,7 +117,7 @@ static void fetch_codes(fake *d, const act_rows *x, int64_t m)
  * on, plus a bias. */
 static void multiply(fake *d, const run *r, const op *o)
 {
-    const matrix *w = &d->weights[arg_info(r, o->in[1])->weight];
+    const matrix *w = &d->w->weights[arg_info(r, o->in[1])->weight];
     const float *x = arg_at(r, o->in[0]), *bias = arg_at(r, o->in[2]);
     const int32_t *experts = o->kind == OP_MATMUL_EXP ? dispatch_at(r, o->in[3]) : NULL;
     const int64_t rows = arg_rows(r, o->out), n = arg_dim(r, o->out), in = arg_dim(r, o->in[0]);
@@ -149,7 +149,7 @@ static void multiply(fake *d, const run *r, const op *o)
 
 static void embed(fake *d, const run *r, const op *o)
 {
-    const matrix *w = &d->weights[arg_info(r, o->in[0])->weight];
+    const matrix *w = &d->w->weights[arg_info(r, o->in[0])->weight];
     const step_rows *rows = step_rows_of(r->st, arg_info(r, o->out)->axis);
     const int32_t *const by[] = {rows->token, rows->pos, rows->type}, *ids = by[o->u.embed.by];
     float *y = arg_at(r, o->out);
@@ -298,7 +298,7 @@ static void rows_of_matrices(fake *d, const op *o)
     for (int k = 0; k < 4; k++) {
         const tensor *t = &d->p->tensors[o->in[k]];
         if (!o->in[k] || t->kind != TENSOR_WEIGHT || d->p->weights[t->weight].vector) continue;
-        const matrix *w = &d->weights[t->weight];
+        const matrix *w = &d->w->weights[t->weight];
         d->held[t->weight] = (held_weight){.data = (const uint8_t *)to,
                                            .type = DTYPE_F32,
                                            .stride = (uint64_t)w->cols * sizeof *to,

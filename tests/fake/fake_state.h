@@ -62,16 +62,33 @@ typedef struct placed {
     int32_t page_cap;
 } placed;
 
-typedef struct fake {
+/* A mapping from whose beginning memory is taken. */
+typedef struct mapping {
+    uint8_t *at;
+    uint64_t bytes, used;
+} mapping;
+
+/* Weights, the same for all devices over them. */
+typedef struct fake_weights {
     const program *p;
     fake_options o;
-    dev_options given;
-    cache_options pages;
-    uint8_t *memory;
-    uint64_t used;
-    bool lost, has_slots;
+    mapping memory;
+    atomic_ullong taken;  /* by devices */
+    atomic_bool lost;     /* and so are they */
+    pthread_mutex_t lock; /* of: */
+    int readers;          /* whoever is at work: the memory can be read */
+    matrix *weights;      /* [n_weight] */
+    held_weight *held;    /* [n_weight] vectors */
+} fake_weights;
 
-    matrix *weights;   /* [n_weight] */
+typedef struct fake {
+    fake_weights *w;
+    const program *p;
+    int max_rows[AXIS_COUNT];
+    cache_options pages;
+    mapping memory;
+    bool has_slots;
+
     cache *states;     /* [n_state] */
     slots *slots;      /* [n_state] */
     rope_table *ropes; /* [n_rope][VARIANTS] */
@@ -79,7 +96,7 @@ typedef struct fake {
     uint8_t *raw;      /* the same in blocks, or codes of activations */
     uint8_t *tiles;    /* of one state, in the CPU's order */
 
-    /* What definitions see: vectors; tiles and slots of one op; working memory. */
+    /* What definitions see: vectors, and matrices of one op with a slot; tiles and slots of one op; working memory. */
     held_weight *held;     /* [n_weight] */
     kv_store *kv;          /* [n_state] */
     slot_store *slot_view; /* [n_state] */
