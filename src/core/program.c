@@ -214,9 +214,15 @@ uint32_t program_weight(program *p, const weight *w, err *e)
     return p->n_weight++;
 }
 
-uint32_t program_window(program *slice, uint32_t of, const weight *at, err *e)
+uint32_t program_window(program *slice, uint32_t of, const weight_range *at, err *e)
 {
-    weight own = *at;
+    weight own = {.row0 = at->row0,
+                  .rows = at->rows,
+                  .run = at->run,
+                  .stride = at->stride,
+                  .col0 = at->col0,
+                  .cols = at->cols,
+                  .parts = at->parts};
     if (!grow(slice, (void **)&slice->weights, slice->n_weight, sizeof *slice->weights, e)) return UINT32_MAX;
     if (weight_window(&own, &slice->of->weights[of], e)) return UINT32_MAX;
     slice->weights[slice->n_weight] = own;

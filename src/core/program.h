@@ -83,6 +83,13 @@ typedef struct weight {
     int64_t row0, run, stride, col0;
 } weight;
 
+/* Which rows and columns a window takes: as the members of weight of these names. run 0: a single run of rows; cols 0:
+ * to the last. */
+typedef struct weight_range {
+    int64_t row0, rows, run, stride, col0, cols;
+    int32_t parts;
+} weight_range;
+
 /* The weight of which w is a window, or w; row n of w in it. */
 static inline const weight *weight_whole(const weight *w) { return w->of ? w->of : w; }
 static inline int64_t weight_whole_row(const weight *w, int64_t n)
@@ -190,7 +197,7 @@ int program_rope(program *p, const rope_params *rp, int ctx, err *e);
 program *program_slice(const program *p, err *e);
 /* Adds a window (weight_window) of weight `of` of the whole program to a slice of it. Index of the new weight;
  * UINT32_MAX on error. */
-uint32_t program_window(program *slice, uint32_t of, const weight *at, err *e);
+uint32_t program_window(program *slice, uint32_t of, const weight_range *at, err *e);
 /* Says that what follows in a slice comes from op i of p on: entries and cut points are carried over. The op0 or op1
  * of an entry that begins or ends in another slice is UINT32_MAX. */
 void program_slice_mark(program *slice, const program *p, uint32_t i);

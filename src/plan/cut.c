@@ -118,13 +118,13 @@ static int gather(cut *c, ref t, int16_t layer, err *e)
 
 /* ---- windows on weights and constants */
 
-static bool same_window(const weight *a, const weight *b)
+static bool same_window(const weight_range *a, const weight_range *b)
 {
     return a->row0 == b->row0 && a->run == b->run && a->stride == b->stride && a->rows == b->rows &&
            a->col0 == b->col0 && a->cols == b->cols;
 }
 
-static ref new_constant(program *p, ref t, const weight *w, err *e)
+static ref new_constant(program *p, ref t, const weight_range *w, err *e)
 {
     tensor k = p->tensors[t];
     float *values = arena_array(&p->mem, (size_t)w->rows, sizeof *values);
@@ -135,7 +135,7 @@ static ref new_constant(program *p, ref t, const weight *w, err *e)
     return program_tensor(p, &k, e);
 }
 
-static ref new_window(program *p, ref t, const weight *w, err *e)
+static ref new_window(program *p, ref t, const weight_range *w, err *e)
 {
     tensor k = p->tensors[t];
     if (k.kind == TENSOR_CONST) return new_constant(p, t, w, e);
@@ -146,43 +146,45 @@ static ref new_window(program *p, ref t, const weight *w, err *e)
     return program_tensor(p, &k, e);
 }
 
-ref cut_window(rank_program *to, ref t, weight w, err *e)
+ref cut_window(rank_program *to, ref t, weight_range w, err *e)
 {
     const tensor *k = &to->p->tensors[t];
     const int64_t cols = k->rank > 1 ? k->dim[1] : 1;
     if (!w.cols) w.cols = cols;
     if (!w.run || w.rows <= w.run) w.run = w.stride = w.rows; /* a single run */
     if (w.rows == k->dim[0] && w.cols == cols) return t;
-    for (size_t i = 0; i < to->n_made; i++)
-        if (to->views[i].of == t && same_window(&to->views[i].w, &w)) return to->views[i].t;
-    ref made_t = new_window(to->p, t, &w, e);
-    if (!made_t) return 0;
-    if (!mem_grow((void **)&to->views, &to->cap_made, to->n_made + 1, sizeof *to->views)) return no_memory(e), 0;
-    to->views[to->n_made++] = (made){t, made_t, w};
-    return made_t;
+    for (size_t i = 0; i < to->n_window; i++)
+        if (to->windows[i].of == t && same_window(&to->windows[i].range, &w)) return to->windows[i].t;
+    const ref window = new_window(to->p, t, &w, e);
+    if (!window) return 0;
+    if (!mem_grow((void **)&to->windows, &to->cap_window, to->n_window + 1, sizeof *to->windows))
+        return no_memory(e), 0;
+    to->windows[to->n_window++] = (window_entry){t, window, w};
+    return window;
 }
 
 /* The window of operand t, a weight or constant, for columns `out` of `width`. */
-static weight window_of(const program *p, ref t, uint8_t take, cut_range out, int64_t width)
+static weight_range window_of(const program *p, ref t, uint8_t take, cut_range out, int64_t width)
 {
     const tensor *k = &p->tensors[t];
     const int64_t n = k->dim[0], parts = k->kind == TENSOR_WEIGHT ? p->weights[k->weight].parts : 0;
     const int64_t each = n < width ? width / n : 1;
     const cut_range own = {out.from / each, out.to / each};
     switch (take) {
-    case TAKE_COLUMNS: return (weight){.rows = n, .run = n, .stride = n, .col0 = out.from, .cols = cut_length(out)};
+    case TAKE_COLUMNS:
+        return (weight_range){.rows = n, .run = n, .stride = n, .col0 = out.from, .cols = cut_length(out)};
     case TAKE_PARTS:
-        return (weight){.row0 = out.from,
-                        .rows = cut_length(out),
-                        .run = cut_length(out),
-                        .stride = cut_length(out),
-                        .parts = (int32_t)(cut_length(out) / (n / parts))};
+        return (weight_range){.row0 = out.from,
+                              .rows = cut_length(out),
+                              .run = cut_length(out),
+                              .stride = cut_length(out),
+                              .parts = (int32_t)(cut_length(out) / (n / parts))};
     default: /* the same rows of every part, of which each has as many as there are columns */
-        return (weight){.row0 = own.from,
-                        .run = cut_length(own),
-                        .stride = n < width ? n : width,
-                        .rows = (n < width ? 1 : n / width) * cut_length(own),
-                        .parts = (int32_t)parts};
+        return (weight_range){.row0 = own.from,
+                              .run = cut_length(own),
+                              .stride = n < width ? n : width,
+                              .rows = (n < width ? 1 : n / width) * cut_length(own),
+                              .parts = (int32_t)parts};
     }
 }
 
@@ -281,7 +283,7 @@ static int add_owned(cut *c, const op *o, err *e)
         op own = *o, join = {.kind = OP_COLL, .layer = o->layer, .state = -1, .out = o->out, .u.coll.how = COLL_OWNER};
         ((cut_range *)k->of)[r] = rows;
         if (cut_length(rows)) {
-            own.in[0] = cut_window(to, o->in[0], (weight){.rows = cut_length(rows), .row0 = rows.from}, e);
+            own.in[0] = cut_window(to, o->in[0], (weight_range){.rows = cut_length(rows), .row0 = rows.from}, e);
             own.u.embed.offset -= (int32_t)rows.from;
             own.out = join.in[0] = own.in[0] ? cut_part_like(to->p, o->out, "own", all, e) : 0;
             if (!own.out || program_op(to->p, &own, e)) return e->code;
@@ -373,7 +375,7 @@ void cut_close(cut *c)
         program_free(c->rank[r].p);
         mem_free(c->rank[r].part);
         mem_free(c->rank[r].base);
-        mem_free(c->rank[r].views);
+        mem_free(c->rank[r].windows);
     }
     cut_borders_close(c->b);
     mem_free(c->rank);

@@ -17,11 +17,11 @@ static ref window_of_experts(rank_program *to, const op *o, ref t, cut_range own
     const int64_t each = k->dim[0] / all, rows = cut_length(own) * each;
     const bool matrix = t == o->in[1];
     return cut_window(to, t,
-                      (weight){.row0 = own.from * each,
-                               .rows = rows,
-                               .run = rows,
-                               .stride = rows,
-                               .parts = matrix ? (int32_t)cut_length(own) : 0},
+                      (weight_range){.row0 = own.from * each,
+                                     .rows = rows,
+                                     .run = rows,
+                                     .stride = rows,
+                                     .parts = matrix ? (int32_t)cut_length(own) : 0},
                       e);
 }
 

@@ -11,18 +11,18 @@ enum {
 };
 
 /* A window that was made of a weight or constant of the whole program. */
-typedef struct made {
+typedef struct window_entry {
     ref of, t;
-    weight w;
-} made;
+    weight_range range;
+} window_entry;
 
 typedef struct rank_program {
     program *p;
-    ref *part;   /* [n_tensor of the whole program] its columns or expert rows of an activation, its partial sum; 0:
+    ref *part; /* [n_tensor of the whole program] its columns or expert rows of an activation, its partial sum; 0:
                     none */
-    ref *base;   /* [n_tensor] HAS_SUM: whole rows that come to the sum; 0: none */
-    made *views; /* [n_made] */
-    size_t n_made, cap_made;
+    ref *base; /* [n_tensor] HAS_SUM: whole rows that come to the sum; 0: none */
+    window_entry *windows; /* [n_window] */
+    size_t n_window, cap_window;
 } rank_program;
 
 /* Vectors that come to a sum once it is made. */
@@ -51,8 +51,8 @@ static inline int64_t cut_length(cut_range r) { return r.to - r.from; }
 ref cut_part_like(program *p, ref t, const char *more, cut_range columns, err *e);
 /* Columns of t on a rank, from its own part or from whole rows; 0 on error. Not of an empty range. */
 ref cut_columns_of(cut *c, int rank, ref t, cut_range want, int16_t layer, err *e);
-/* The window of weight or constant t on a rank; 0 on error. */
-ref cut_window(rank_program *to, ref t, weight w, err *e);
+/* These rows and columns of weight or constant t on a rank, a window that is made once; 0 on error. */
+ref cut_window(rank_program *to, ref t, weight_range range, err *e);
 /* Adds a COLL_REDUCE for t to the list of collectives; goes_on: more is added to its result. */
 int cut_add_reduce(cut *c, ref t, bool goes_on, err *e);
 /* Whether t is for the caller, or a tap may ask for it. */

@@ -44,12 +44,12 @@ int cut_add_partial(cut *c, const op *o, err *e)
         op part = *o;
         if (!cut_length(own)) continue;
         part.in[0] = cut_columns_of(c, r, o->in[0], own, o->layer, e);
-        const weight w = {.rows = k->dim[0],
-                          .run = k->dim[0],
-                          .stride = k->dim[0],
-                          .col0 = own.from,
-                          .cols = cut_length(own),
-                          .parts = c->s->p->weights[k->weight].parts};
+        const weight_range w = {.rows = k->dim[0],
+                                .run = k->dim[0],
+                                .stride = k->dim[0],
+                                .col0 = own.from,
+                                .cols = cut_length(own),
+                                .parts = c->s->p->weights[k->weight].parts};
         if (part.in[0]) part.in[1] = cut_window(to, o->in[1], w, e);
         if (one_bias || !first) part.in[2] = 0;
         part.out = part.in[0] && part.in[1] ? cut_part_like(to->p, o->out, "part", all_of(c, o->out), e) : 0;
