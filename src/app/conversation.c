@@ -391,7 +391,7 @@ static int do_save(conversation *c, const char *rest, err *e)
     if (c->system) json_add_str(root, "system", c->system);
     bool made = root && json_print(&text, root, true) && buf_byte(&text, '\n');
     json_free(root);
-    rc = made ? file_create_private(&f, rest, e) : err_set(e, ERR_MEMORY, "out of memory for the conversation");
+    rc = made ? file_create_private(&f, rest, e) : err_memory(e, "the conversation");
     if (!rc && (rc = file_write(f, text.p, text.n, e))) file_abandon(f);
     else if (!rc) rc = file_commit(f, e);
     buf_free(&text);

@@ -34,7 +34,7 @@ static const field messages_rows[] = {
     {NULL},
 };
 
-static bool refuse(exchange *x, const char *at, const char *why)
+static bool refuse_message(exchange *x, const char *at, const char *why)
 {
     reply_error(x, 400, at, "invalid_value", "%s: %s", at, why);
     return false;
@@ -48,7 +48,8 @@ static bool put_text(exchange *x, const char *at, const json *v, buf *out)
     if (json_type(v) == JSON_STRING) return buf_str(out, json_str(v, ""));
     if (json_type(v) != JSON_ARRAY) return field_wrong_type(x, at, "a string or an array of blocks", v);
     for (const json *b = json_first(v); b; b = json_next(b)) {
-        if (strcmp(text_of(b, "type"), "text") != 0) return refuse(x, at, "only blocks of type text are possible here");
+        if (strcmp(text_of(b, "type"), "text") != 0)
+            return refuse_message(x, at, "only blocks of type text are possible here");
         if (!fields_only(x, at, b, "type text cache_control citations")) return false;
         if (out->n) buf_byte(out, '\n');
         buf_str(out, text_of(b, "text"));
@@ -103,7 +104,7 @@ static bool put_message(exchange *x, json *list, const json *m)
     const json *content = json_get(m, "content");
     const bool assistant = strcmp(role, "assistant") == 0;
     if (json_type(m) != JSON_OBJECT) return field_wrong_type(x, "messages", "an array of objects", m);
-    if (!assistant && strcmp(role, "user") != 0) return refuse(x, "messages", "a role is user or assistant");
+    if (!assistant && strcmp(role, "user") != 0) return refuse_message(x, "messages", "a role is user or assistant");
     if (!fields_only(x, "messages", m, "role content")) return false;
     if (json_type(content) == JSON_STRING) return chat_message_add(list, role, json_str(content, "")) != NULL;
     if (json_type(content) != JSON_ARRAY || !json_count(content))
@@ -139,7 +140,7 @@ static bool put_messages(exchange *x, const messages_fields *f, json *to)
         return false;
     }
     if (json_type(f->messages) != JSON_ARRAY) return field_wrong_type(x, "messages", "an array", f->messages);
-    if (!json_count(f->messages)) return refuse(x, "messages", "it is empty");
+    if (!json_count(f->messages)) return refuse_message(x, "messages", "it is empty");
     const json *last = NULL;
     for (const json *m = json_first(f->messages); m && good; m = json_next(m)) good = put_message(x, list, last = m);
     if (good && strcmp(text_of(last, "role"), "assistant") == 0) json_add_bool(to, "continue_final_message", true);
@@ -154,7 +155,8 @@ static bool put_tools(exchange *x, const messages_fields *f, json *to)
     for (const json *t = json_first(f->tools); t; t = json_next(t)) {
         const char *type = json_str(json_get(t, "type"), "custom");
         if (!fields_only(x, "tools", t, "type name description input_schema cache_control strict")) return false;
-        if (strcmp(type, "custom") != 0) return refuse(x, "tools", "only tools with an input_schema are possible");
+        if (strcmp(type, "custom") != 0)
+            return refuse_message(x, "tools", "only tools with an input_schema are possible");
         json *o = json_add_object(list, NULL), *fn = json_add_object(o, "function");
         json_add_str(o, "type", "function");
         json_add_str(fn, "name", text_of(t, "name"));
@@ -200,7 +202,7 @@ static bool put_output(exchange *x, const messages_fields *f, json *to)
     if (json_type(format) != JSON_OBJECT) return field_wrong_type(x, "format", "an object", format);
     if (!fields_only(x, "output_config", format, "type schema")) return false;
     if (strcmp(text_of(format, "type"), "json_schema") != 0)
-        return refuse(x, "output_config", "the type of a format is json_schema");
+        return refuse_message(x, "output_config", "the type of a format is json_schema");
     json *form = json_add_object(to, "response_format"), *inner = json_add_object(form, "json_schema");
     json_add_str(form, "type", "json_schema");
     if (json_get(format, "schema")) json_add_copy(inner, "schema", json_get(format, "schema"));
@@ -208,7 +210,7 @@ static bool put_output(exchange *x, const messages_fields *f, json *to)
 }
 
 /* What becomes of the request: the fields of a chat. NULL: the reply is in x. */
-static json *convert(server *s, exchange *x, messages_fields *f, json **original)
+static json *convert_messages(server *s, exchange *x, messages_fields *f, json **original)
 {
     *original = body_read(s, x, f);
     json *to = *original ? json_new_object() : NULL;
@@ -224,7 +226,7 @@ static json *convert(server *s, exchange *x, messages_fields *f, json **original
 static void handle_messages(server *s, exchange *x)
 {
     messages_fields f = {0};
-    json *original = NULL, *to = convert(s, x, &f, &original);
+    json *original = NULL, *to = convert_messages(s, x, &f, &original);
     request r = {0};
     static const char *const copied[] = {"max_tokens", "temperature", "top_p", "top_k", NULL};
     if (to && !f.max_tokens) {
@@ -244,7 +246,7 @@ static void handle_messages(server *s, exchange *x)
 static void handle_count(server *s, exchange *x)
 {
     messages_fields f = {0};
-    json *original = NULL, *to = convert(s, x, &f, &original);
+    json *original = NULL, *to = convert_messages(s, x, &f, &original);
     request r = {.chat.generation_prompt = true, .body = to, .original = original};
     jinja_output text = {0};
     token_list ids = {0};

@@ -40,14 +40,14 @@ static const field responses_rows[] = {
     {NULL},
 };
 
-static bool refuse(exchange *x, const char *at, const char *code, const char *why)
+static bool refuse_input(exchange *x, const char *at, const char *code, const char *why)
 {
     reply_error(x, 400, at, code, "%s: %s", at, why);
     return false;
 }
 
 static const char *text_of(const json *v, const char *key) { return json_str(json_get(v, key), ""); }
-static bool is(const char *word, const char *other) { return strcmp(word, other) == 0; }
+static bool words_equal(const char *word, const char *other) { return strcmp(word, other) == 0; }
 
 /* Content: a text, or parts, whose types become those of chats. */
 static bool put_content(exchange *x, json *message, const json *v)
@@ -57,7 +57,8 @@ static bool put_content(exchange *x, json *message, const json *v)
     json *list = json_add_array(message, "content");
     for (const json *p = json_first(v); p; p = json_next(p)) {
         const char *type = text_of(p, "type");
-        if (!is(type, "input_text") && !is(type, "output_text") && !is(type, "text") && !is(type, "refusal")) {
+        if (!words_equal(type, "input_text") && !words_equal(type, "output_text") && !words_equal(type, "text") &&
+            !words_equal(type, "refusal")) {
             reply_error(x, 400, "input", "unsupported", "input: parts of type \"%.60s\" are not possible, only text",
                         type);
             return false;
@@ -65,7 +66,7 @@ static bool put_content(exchange *x, json *message, const json *v)
         if (!fields_only(x, "input", p, "type text refusal annotations logprobs")) return false;
         json *part = json_add_object(list, NULL);
         json_add_str(part, "type", "text");
-        json_add_str(part, "text", is(type, "refusal") ? text_of(p, "refusal") : text_of(p, "text"));
+        json_add_str(part, "text", words_equal(type, "refusal") ? text_of(p, "refusal") : text_of(p, "text"));
     }
     return true;
 }
@@ -90,22 +91,23 @@ static bool put_item(exchange *x, json *list, json **calls, const json *item)
 {
     const char *type = json_str(json_get(item, "type"), "message");
     if (json_type(item) != JSON_OBJECT) return field_wrong_type(x, "input", "a string or an array of items", item);
-    if (is(type, "message") && !fields_only(x, "input", item, "type id status role content phase")) return false;
-    if ((is(type, "function_call") || is(type, "function_call_output")) &&
+    if (words_equal(type, "message") && !fields_only(x, "input", item, "type id status role content phase"))
+        return false;
+    if ((words_equal(type, "function_call") || words_equal(type, "function_call_output")) &&
         !fields_only(x, "input", item, "type id status call_id name arguments output caller namespace"))
         return false;
-    if (is(type, "reasoning")) return true; /* what was thought is not told again */
-    if (is(type, "function_call")) {
+    if (words_equal(type, "reasoning")) return true; /* what was thought is not told again */
+    if (words_equal(type, "function_call")) {
         put_call(list, calls, item);
         return true;
     }
     *calls = NULL;
-    if (!is(type, "message") && !is(type, "function_call_output")) {
+    if (!words_equal(type, "message") && !words_equal(type, "function_call_output")) {
         reply_error(x, 400, "input", "unsupported", "input: items of type \"%.60s\" are not possible", type);
         return false;
     }
     json *m = json_add_object(list, NULL);
-    if (is(type, "message")) {
+    if (words_equal(type, "message")) {
         json_add_str(m, "role", text_of(item, "role"));
         return put_content(x, m, json_get(item, "content"));
     }
@@ -137,8 +139,8 @@ static bool put_tools(exchange *x, const responses_fields *f, json *to)
     if (f->tools && json_type(f->tools) != JSON_ARRAY) return field_wrong_type(x, "tools", "an array", f->tools);
     json *list = f->tools ? json_add_array(to, "tools") : NULL;
     for (const json *t = json_first(f->tools); t; t = json_next(t)) {
-        if (!is(text_of(t, "type"), "function"))
-            return refuse(x, "tools", "unsupported", "only tools of type function are possible");
+        if (!words_equal(text_of(t, "type"), "function"))
+            return refuse_input(x, "tools", "unsupported", "only tools of type function are possible");
         if (!fields_only(x, "tools", t, "type name description parameters strict")) return false;
         json *o = json_add_object(list, NULL), *fn = json_add_object(o, "function");
         json_add_str(o, "type", "function");
@@ -162,25 +164,27 @@ static bool put_format(exchange *x, const responses_fields *f, json *to)
     if (f->text && json_type(f->text) != JSON_OBJECT) return field_wrong_type(x, "text", "an object", f->text);
     if (!format) return true;
     const char *type = text_of(format, "type");
-    if (!is(type, "text") && !is(type, "json_object") && !is(type, "json_schema")) {
+    if (!words_equal(type, "text") && !words_equal(type, "json_object") && !words_equal(type, "json_schema")) {
         reply_error(x, 400, "text.format", "unsupported",
                     "text.format: \"%.60s\" is none of text, json_object and json_schema", type);
         return false;
     }
     json *o = json_add_object(to, "response_format");
     json_add_str(o, "type", type);
-    if (!is(type, "json_schema")) return true;
+    if (!words_equal(type, "json_schema")) return true;
     json *inner = json_add_object(o, "json_schema");
     for (const json *m = json_first(format); m; m = json_next(m))
-        if (!is(json_key(m), "type")) json_add_copy(inner, json_key(m), m);
+        if (!words_equal(json_key(m), "type")) json_add_copy(inner, json_key(m), m);
     return true;
 }
 
-static bool convert(exchange *x, const responses_fields *f, json *to)
+static bool convert_input(exchange *x, const responses_fields *f, json *to)
 {
-    if (f->previous) return refuse(x, "previous_response_id", "unsupported", "nothing is stored; send the whole input");
-    if (f->conversation) return refuse(x, "conversation", "unsupported", "nothing is stored; send the whole input");
-    if (f->background) return refuse(x, "background", "unsupported", "replies are given at once");
+    if (f->previous)
+        return refuse_input(x, "previous_response_id", "unsupported", "nothing is stored; send the whole input");
+    if (f->conversation)
+        return refuse_input(x, "conversation", "unsupported", "nothing is stored; send the whole input");
+    if (f->background) return refuse_input(x, "background", "unsupported", "replies are given at once");
     if (f->text && !fields_only(x, "text", f->text, "format verbosity")) return false;
     if (f->reasoning && !fields_only(x, "reasoning", f->reasoning, "effort summary generate_summary")) return false;
     if (f->model) json_add_str(to, "model", f->model);
@@ -199,7 +203,7 @@ static void handle_responses(server *s, exchange *x)
     responses_fields f = {0};
     request r = {0};
     json *original = body_read(s, x, &f), *to = original ? json_new_object() : NULL;
-    if (to && convert(x, &f, to)) {
+    if (to && convert_input(x, &f, to)) {
         if (request_read_chat(s, x, to, original, &r)) completion_start(s, x, &r);
         request_free(&r);
         return;

@@ -38,7 +38,7 @@ const field chat_fields[] = {
 };
 const field chat_template_fields[] = {REQUEST_FIELD("model", FIELD_TEXT, asked.model), TEMPLATE_FIELDS, {NULL}};
 
-static bool refuse(exchange *x, const char *at, const char *code, const char *why)
+static bool refuse_chat(exchange *x, const char *at, const char *code, const char *why)
 {
     reply_error(x, 400, at, code, "%s: %s", at, why);
     return false;
@@ -47,7 +47,7 @@ static bool refuse(exchange *x, const char *at, const char *code, const char *wh
 bool chat_request_adapt(exchange *x, request *r)
 {
     if (json_type(json_get(r->body, "top_logprobs")) != JSON_NULL && !r->chat.logprobs)
-        return refuse(x, "top_logprobs", "invalid_value", "it needs \"logprobs\": true");
+        return refuse_chat(x, "top_logprobs", "invalid_value", "it needs \"logprobs\": true");
     if (r->chat.logprobs) r->logprobs = r->chat.top_logprobs;
     return true;
 }
@@ -96,8 +96,8 @@ static bool check_part(server *s, exchange *x, const json *part)
         return false;
     }
     if (!fields_read(x, rows, s->o->lenient, part, &p)) return false;
-    if (!p.type) return refuse(x, "messages", "missing_field", "a part of content lacks its type");
-    if (!p.text && !p.refusal) return refuse(x, "messages", "missing_field", "a part of content lacks its text");
+    if (!p.type) return refuse_chat(x, "messages", "missing_field", "a part of content lacks its type");
+    if (!p.text && !p.refusal) return refuse_chat(x, "messages", "missing_field", "a part of content lacks its text");
     return true;
 }
 
@@ -112,7 +112,7 @@ static bool check_content(server *s, exchange *x, const message_fields *m)
     case JSON_NULL:
         if (strcmp(m->role, "assistant") == 0 && (json_count(m->tool_calls) || m->refusal || m->reasoning_content))
             return true;
-        return refuse(x, "messages", "missing_field", "a message lacks its content");
+        return refuse_chat(x, "messages", "missing_field", "a message lacks its content");
     default: return field_wrong_type(x, "content", "a string or an array of parts", m->content);
     }
 }
@@ -138,9 +138,9 @@ static bool check_call(server *s, exchange *x, const json *call)
     if (json_type(call) != JSON_OBJECT) return field_wrong_type(x, "tool_calls", "an array of objects", call);
     if (!fields_read(x, rows, s->o->lenient, call, &c)) return false;
     if (json_type(c.function) != JSON_OBJECT)
-        return refuse(x, "messages", "missing_field", "a tool call lacks its function");
+        return refuse_chat(x, "messages", "missing_field", "a tool call lacks its function");
     if (!fields_read(x, inner, s->o->lenient, c.function, &f)) return false;
-    if (!f.name) return refuse(x, "messages", "missing_field", "a tool call lacks its function's name");
+    if (!f.name) return refuse_chat(x, "messages", "missing_field", "a tool call lacks its function's name");
     const json_kind kind = json_type(f.arguments);
     return kind == JSON_NULL || kind == JSON_STRING || kind == JSON_OBJECT ||
            field_wrong_type(x, "arguments", "JSON in a string", f.arguments);
@@ -152,7 +152,7 @@ static bool check_message(server *s, exchange *x, const json *v)
     message_fields m = {0};
     if (json_type(v) != JSON_OBJECT) return field_wrong_type(x, "messages", "an array of objects", v);
     if (!fields_read(x, message_rows, s->o->lenient, v, &m)) return false;
-    if (!m.role) return refuse(x, "messages", "missing_field", "a message lacks its role");
+    if (!m.role) return refuse_chat(x, "messages", "missing_field", "a message lacks its role");
     if (!is_one_of(m.role, roles)) {
         reply_error(x, 400, "messages", "invalid_value",
                     "role: \"%.60s\" is none of system, developer, user, assistant, tool", m.role);
@@ -161,7 +161,7 @@ static bool check_message(server *s, exchange *x, const json *v)
     if (m.tool_calls && json_type(m.tool_calls) != JSON_ARRAY)
         return field_wrong_type(x, "tool_calls", "an array", m.tool_calls);
     if (m.tool_calls && strcmp(m.role, "assistant") != 0)
-        return refuse(x, "messages", "invalid_value", "only an assistant's message has tool_calls");
+        return refuse_chat(x, "messages", "invalid_value", "only an assistant's message has tool_calls");
     for (const json *c = json_first(m.tool_calls); c; c = json_next(c))
         if (!check_call(s, x, c)) return false;
     return check_content(s, x, &m);
@@ -175,7 +175,7 @@ static bool check_messages(server *s, exchange *x, const request *r)
         return false;
     }
     if (json_type(v) != JSON_ARRAY) return field_wrong_type(x, "messages", "an array", v);
-    if (!json_count(v)) return refuse(x, "messages", "invalid_value", "messages is empty");
+    if (!json_count(v)) return refuse_chat(x, "messages", "invalid_value", "messages is empty");
     if (json_count(v) > MESSAGES_MAX) {
         reply_error(x, 400, "messages", "invalid_value", "messages: at most %d", MESSAGES_MAX);
         return false;
@@ -218,11 +218,12 @@ static bool check_tool(server *s, exchange *x, const json *tool)
         reply_error(x, 400, "tools", "unsupported", "tools: type \"%.60s\"; only function is possible", t.type);
         return false;
     }
-    if (json_type(t.function) != JSON_OBJECT) return refuse(x, "tools", "missing_field", "a tool lacks its function");
+    if (json_type(t.function) != JSON_OBJECT)
+        return refuse_chat(x, "tools", "missing_field", "a tool lacks its function");
     if (!fields_read(x, inner, s->o->lenient, t.function, &f)) return false;
-    if (!f.name) return refuse(x, "tools", "missing_field", "a function lacks its name");
+    if (!f.name) return refuse_chat(x, "tools", "missing_field", "a function lacks its name");
     if (!is_name(f.name))
-        return refuse(x, "tools", "invalid_value", "the name of a function has 1 to 64 letters, digits, _ and -");
+        return refuse_chat(x, "tools", "invalid_value", "the name of a function has 1 to 64 letters, digits, _ and -");
     if (f.parameters && json_type(f.parameters) != JSON_OBJECT)
         return field_wrong_type(x, "parameters", "an object", f.parameters);
     return true;
@@ -240,7 +241,7 @@ static bool check_tools(server *s, exchange *x, const request *r)
     const json *v = r->chat.tools;
     if (!v) return true;
     if (json_type(v) != JSON_ARRAY) return field_wrong_type(x, "tools", "an array", v);
-    if (json_count(v) > TOOLS_MAX) return refuse(x, "tools", "invalid_value", "too many");
+    if (json_count(v) > TOOLS_MAX) return refuse_chat(x, "tools", "invalid_value", "too many");
     for (const json *t = json_first(v); t; t = json_next(t))
         if (!check_tool(s, x, t)) return false;
     return true;
@@ -259,7 +260,8 @@ static tool_use read_tool_choice(exchange *x, const request *r, const char **nam
         const char *type = json_str(json_get(v, "type"), "");
         *name = json_str(json_path(v, "function.name"), NULL);
         if (strcmp(type, "function") != 0 || !*name) {
-            refuse(x, "tool_choice", "invalid_value", "expected {\"type\": \"function\", \"function\": {\"name\": …}}");
+            refuse_chat(x, "tool_choice", "invalid_value",
+                        "expected {\"type\": \"function\", \"function\": {\"name\": …}}");
             return TOOLS_WRONG;
         }
         if (find_tool(r->chat.tools, *name)) return TOOLS_NAMED;
@@ -273,7 +275,8 @@ static tool_use read_tool_choice(exchange *x, const request *r, const char **nam
     if (strcmp(word, "none") == 0) return TOOLS_NONE;
     if (strcmp(word, "auto") == 0) return any ? TOOLS_AUTO : TOOLS_NONE;
     if (strcmp(word, "required") == 0 && any) return TOOLS_REQUIRED;
-    if (strcmp(word, "required") == 0) refuse(x, "tool_choice", "invalid_value", "required, but there are no tools");
+    if (strcmp(word, "required") == 0)
+        refuse_chat(x, "tool_choice", "invalid_value", "required, but there are no tools");
     else
         reply_error(x, 400, "tool_choice", "invalid_value",
                     "tool_choice: \"%.60s\" is none of none, auto, required and an object", word);
@@ -375,8 +378,9 @@ static bool read_calls(server *s, exchange *x, request *r, tool_use use, const c
     r->made.parse.format = use == TOOLS_NONE && f->body != CALL_CHANNELS ? NULL : f; /* channels are in every text */
     if (use == TOOLS_NONE) return true;
     if (r->made.form && !bound) return true; /* the text has another form already */
-    if (r->made.form) return refuse(x, "tool_choice", "invalid_value", "a call that is required has a form of its own");
-    if (r->beams > 1) return refuse(x, "tools", "unsupported", "not with beams");
+    if (r->made.form)
+        return refuse_chat(x, "tool_choice", "invalid_value", "a call that is required has a form of its own");
+    if (r->beams > 1) return refuse_chat(x, "tools", "unsupported", "not with beams");
     return bind_calls(s, x, r, f, use, named);
 }
 
@@ -395,11 +399,12 @@ static bool check_template(server *s, exchange *x, const request *r)
     if (r->chat.template_kwargs && json_type(r->chat.template_kwargs) != JSON_OBJECT)
         return field_wrong_type(x, "chat_template_kwargs", "an object", r->chat.template_kwargs);
     if (r->chat.continues_final && json_bool(json_get(r->body, "add_generation_prompt"), false))
-        return refuse(x, "continue_final_message", "invalid_value", "not together with add_generation_prompt");
+        return refuse_chat(x, "continue_final_message", "invalid_value", "not together with add_generation_prompt");
     return true;
 }
 
-static bool apply(server *s, exchange *x, const request *r, bool with_tools, jinja_output *text, token_list *ids)
+static bool apply_template(server *s, exchange *x, const request *r, bool with_tools, jinja_output *text,
+                           token_list *ids)
 {
     const chat_input in = {.messages = r->chat.messages,
                            .tools = with_tools ? r->chat.tools : NULL,
@@ -424,7 +429,7 @@ bool chat_prompt_make(server *s, exchange *x, const request *r, jinja_output *te
         !check_tools(s, x, r))
         return false;
     const tool_use use = read_tool_choice(x, r, &name);
-    return use != TOOLS_WRONG && apply(s, x, r, use != TOOLS_NONE, text, ids);
+    return use != TOOLS_WRONG && apply_template(s, x, r, use != TOOLS_NONE, text, ids);
 }
 
 bool chat_prompt_read(server *s, exchange *x, request *r)
@@ -440,7 +445,7 @@ bool chat_prompt_read(server *s, exchange *x, request *r)
         return false;
     }
     r->made.n_prompts = 1;
-    bool good = apply(s, x, r, use != TOOLS_NONE, &text, &r->made.prompts->ids);
+    bool good = apply_template(s, x, r, use != TOOLS_NONE, &text, &r->made.prompts->ids);
     if (good) {
         r->made.parse = (call_parser_options){
             .reasoning = chat_template_reasoning(s->chat),

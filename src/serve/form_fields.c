@@ -14,7 +14,7 @@ typedef struct target {
     grammar **out;
 } target;
 
-static bool refuse(exchange *x, const char *name, const char *code, const char *why)
+static bool refuse_form(exchange *x, const char *name, const char *code, const char *why)
 {
     reply_error(x, 400, name, code, "%s: %s", name, why);
     return false;
@@ -29,7 +29,7 @@ static bool compile(const target *to, const char *name, form_kind kind, span sou
         return true;
     }
     if (e.code == ERR_MEMORY) reply_error(to->x, 500, name, NULL, "out of memory");
-    else refuse(to->x, name, "invalid_value", e.msg);
+    else refuse_form(to->x, name, "invalid_value", e.msg);
     return false;
 }
 
@@ -69,8 +69,8 @@ static bool read_structured(const target *to, const json *v)
     if (json_type(v) != JSON_OBJECT) return field_wrong_type(to->x, "structured_outputs", "an object", v);
     if (!fields_read(to->x, rows, to->s->o->lenient, v, &o)) return false;
     if (!!o.schema + o.any_object + !!o.regex + !!o.choice + !!o.grammar != 1)
-        return refuse(to->x, "structured_outputs", "invalid_value",
-                      "give exactly one of json, json_object, regex, choice and grammar");
+        return refuse_form(to->x, "structured_outputs", "invalid_value",
+                           "give exactly one of json, json_object, regex, choice and grammar");
     if (o.grammar) return compile(to, "grammar", FORM_GBNF, span_str(o.grammar));
     if (o.regex) return compile(to, "regex", FORM_REGEX, span_str(o.regex));
     if (o.choice) return compile_json(to, "choice", FORM_CHOICE, o.choice);
@@ -106,22 +106,23 @@ static bool read_response_format(const target *to, const json *v)
     named_schema n = {0};
     if (json_type(v) != JSON_OBJECT) return field_wrong_type(to->x, "response_format", "an object", v);
     if (!fields_read(to->x, rows, to->s->o->lenient, v, &o)) return false;
-    if (!o.type) return refuse(to->x, "response_format", "missing_field", "type is missing");
+    if (!o.type) return refuse_form(to->x, "response_format", "missing_field", "type is missing");
     const bool named = strcmp(o.type, "json_schema") == 0, object = strcmp(o.type, "json_object") == 0;
     if (!named && !object && strcmp(o.type, "text") != 0)
-        return refuse(to->x, "response_format", "invalid_value", "type is one of text, json_object and json_schema");
+        return refuse_form(to->x, "response_format", "invalid_value",
+                           "type is one of text, json_object and json_schema");
     if (!named && o.json_schema)
-        return refuse(to->x, "response_format", "invalid_value", "json_schema goes with type json_schema");
+        return refuse_form(to->x, "response_format", "invalid_value", "json_schema goes with type json_schema");
     if (!object && o.schema)
-        return refuse(to->x, "response_format", "invalid_value", "schema belongs into json_schema");
+        return refuse_form(to->x, "response_format", "invalid_value", "schema belongs into json_schema");
     if (object && !o.schema) return compile_object(to, "response_format");
     if (object) return compile_json(to, "response_format", FORM_SCHEMA, o.schema);
     if (!named) return true;
-    if (!o.json_schema) return refuse(to->x, "response_format", "missing_field", "json_schema is missing");
+    if (!o.json_schema) return refuse_form(to->x, "response_format", "missing_field", "json_schema is missing");
     if (json_type(o.json_schema) != JSON_OBJECT)
         return field_wrong_type(to->x, "json_schema", "an object", o.json_schema);
     if (!fields_read(to->x, inner, to->s->o->lenient, o.json_schema, &n)) return false;
-    if (!n.schema) return refuse(to->x, "response_format", "missing_field", "json_schema.schema is missing");
+    if (!n.schema) return refuse_form(to->x, "response_format", "missing_field", "json_schema.schema is missing");
     return compile_json(to, "response_format", FORM_SCHEMA, n.schema);
 }
 
@@ -141,10 +142,10 @@ bool form_fields_read(server *s, exchange *x, const form_fields *r, grammar **ou
     *out = NULL;
     if (!n) return true;
     if (n > 1)
-        return refuse(x, name, "invalid_value",
-                      "give one of grammar, json_schema, response_format and structured_outputs");
+        return refuse_form(x, name, "invalid_value",
+                           "give one of grammar, json_schema, response_format and structured_outputs");
     const target to = {s, x, engine_token_trie(s->g, &e), out};
-    if (!to.t && e.code == ERR_USAGE) return refuse(x, name, "no_tokenizer", e.msg);
+    if (!to.t && e.code == ERR_USAGE) return refuse_form(x, name, "no_tokenizer", e.msg);
     if (!to.t) return reply_error(x, 500, name, NULL, "out of memory"), false;
     if (r->grammar) return compile(&to, name, FORM_GBNF, span_str(r->grammar));
     if (r->json_schema) return compile_json(&to, name, FORM_SCHEMA, r->json_schema);

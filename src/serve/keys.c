@@ -26,7 +26,7 @@ static int add_key(key_list *out, span line, const char *path, err *e)
     char *copy = mem_zero(line.n + 2, 1); /* "key\0name\0" */
     if (!copy || !mem_grow(&p, &out->cap, out->n + 1, sizeof *out->key)) {
         mem_free(copy);
-        return err_set(e, ERR_MEMORY, "%s: out of memory", path);
+        return err_memory(e, path);
     }
     memcpy(copy, line.p, line.n);
     for (char *mark = copy; (mark = strchr(mark, '#')); mark++) {

@@ -103,12 +103,15 @@ static void write_whole(buf *out, job *j)
 
 /* ---- streams ---- */
 
-static void begin(buf *out, const char *type) { buf_printf(out, "event: %s\ndata: {\"type\":\"%s\"", type, type); }
+static void begin_event(buf *out, const char *type)
+{
+    buf_printf(out, "event: %s\ndata: {\"type\":\"%s\"", type, type);
+}
 
 static void close_block(buf *out, chat_part *p)
 {
     if (p->block == BLOCK_NONE) return;
-    begin(out, "content_block_stop");
+    begin_event(out, "content_block_stop");
     buf_printf(out, ",\"index\":%d}\n\n", p->n_blocks - 1);
     p->block = BLOCK_NONE;
 }
@@ -118,7 +121,7 @@ static void open_block(buf *out, chat_part *p, block_kind kind, const tool_call 
 {
     if ((int)kind == p->block && kind != BLOCK_CALL) return;
     close_block(out, p);
-    begin(out, "content_block_start");
+    begin_event(out, "content_block_start");
     buf_printf(out, ",\"index\":%d,\"content_block\":", p->n_blocks);
     if (kind == BLOCK_CALL) write_call(out, call, false);
     else
@@ -131,7 +134,7 @@ static void open_block(buf *out, chat_part *p, block_kind kind, const tool_call 
 
 static void write_delta(buf *out, const chat_part *p, const char *type, const char *member, span text)
 {
-    begin(out, "content_block_delta");
+    begin_event(out, "content_block_delta");
     buf_printf(out, ",\"index\":%d,\"delta\":{\"type\":\"%s\",\"%s\":", p->n_blocks - 1, type, member);
     json_quote(out, text);
     buf_str(out, "}}\n\n");
@@ -150,7 +153,7 @@ static void write_events(buf *out, job *j, choice *c, size_t upto)
     chat_part *p = &c->chat;
     const chat_message *m = &p->message;
     if (!c->begun) {
-        begin(out, "message_start");
+        begin_event(out, "message_start");
         buf_str(out, ",\"message\":{");
         write_head(out, j);
         buf_str(out, ",\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":{");
@@ -177,11 +180,11 @@ static void write_events(buf *out, job *j, choice *c, size_t upto)
     }
     if (!c->answer.finish) return;
     close_block(out, p);
-    begin(out, "message_delta");
+    begin_event(out, "message_delta");
     buf_str(out, ",\"delta\":{");
     write_stop(out, c);
     buf_printf(out, "},\"usage\":{\"output_tokens\":%lld}}\n\n", (long long)c->answer.n_tokens);
-    begin(out, "message_stop");
+    begin_event(out, "message_stop");
     buf_str(out, "}\n\n");
 }
 

@@ -123,7 +123,7 @@ static void write_whole(buf *out, job *j) { write_response(out, j, true); }
 
 /* ---- streams ---- */
 
-static void begin(buf *out, chat_part *p, const char *type)
+static void begin_part(buf *out, chat_part *p, const char *type)
 {
     buf_printf(out, "event: %s\ndata: {\"type\":\"%s\",\"sequence_number\":%d", type, type, p->n_events++);
 }
@@ -141,7 +141,7 @@ static void write_place(buf *out, const job *j, const chat_part *p)
 
 static void write_text_event(buf *out, const job *j, chat_part *p, const char *type, const char *member, span text)
 {
-    begin(out, p, type);
+    begin_part(out, p, type);
     write_place(out, j, p);
     buf_printf(out, ",\"%s\":", member);
     json_quote(out, text);
@@ -151,7 +151,7 @@ static void write_text_event(buf *out, const job *j, chat_part *p, const char *t
 
 static void write_part_event(buf *out, const job *j, chat_part *p, const char *type, span text)
 {
-    begin(out, p, type);
+    begin_part(out, p, type);
     write_place(out, j, p);
     buf_str(out, ",\"part\":");
     write_text_part(out, p->block == ITEM_MESSAGE ? "output_text" : "reasoning_text", text);
@@ -160,7 +160,7 @@ static void write_part_event(buf *out, const job *j, chat_part *p, const char *t
 
 static void write_item_event(buf *out, const job *j, chat_part *p, part_state state, const tool_call *call)
 {
-    begin(out, p, state == PART_ADDED ? "response.output_item.added" : "response.output_item.done");
+    begin_part(out, p, state == PART_ADDED ? "response.output_item.added" : "response.output_item.done");
     buf_printf(out, ",\"output_index\":%d,\"item\":", p->n_blocks - 1);
     write_item(out, j, (item_kind)p->block, p->n_blocks - 1, call, state);
     end(out);
@@ -197,7 +197,7 @@ static void open_item(buf *out, const job *j, chat_part *p, item_kind kind, cons
 
 static void write_state(buf *out, const job *j, chat_part *p, const char *type, bool ended)
 {
-    begin(out, p, type);
+    begin_part(out, p, type);
     buf_str(out, ",\"response\":");
     write_response(out, j, ended);
     end(out);

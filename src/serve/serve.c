@@ -76,7 +76,7 @@ static void announce(const server *s, const http *h)
 }
 
 /* Streams get their time; a second signal ends the process at once. */
-static void drain(server *s, http *h, inbox *in)
+static void drain_server(server *s, http *h, inbox *in)
 {
     supervisor_tell("STOPPING=1");
     atomic_store(&s->draining, true);
@@ -112,13 +112,13 @@ static int wait_for_end(server *s, http *h, inbox *in, err *e)
         if (interval > 0 && server_is_alive(s)) supervisor_tell("WATCHDOG=1");
         if (atomic_load(&s->state) == SERVER_FAILED) {
             *e = s->load_error;
-            drain(s, h, in);
+            drain_server(s, h, in);
             return e->code;
         }
         if (signal == SIGHUP) {
             reload(s, h);
         } else if (signal) {
-            drain(s, h, in);
+            drain_server(s, h, in);
             return OK;
         }
         if (atomic_load(&s->state) == SERVER_READY && !told) {

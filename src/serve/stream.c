@@ -55,7 +55,7 @@ void stream_drop(stream *s)
     mem_free(s);
 }
 
-static void wake(stream *s)
+static void wake_stream(stream *s)
 {
     if (!s->asleep) return;
     s->asleep = false;
@@ -71,7 +71,7 @@ void stream_start(stream *s, int status, const char *content_type, bool live)
         s->content_type = content_type;
         s->live = live;
         s->last_write = clock_now();
-        if (live) wake(s);
+        if (live) wake_stream(s);
     }
     pthread_mutex_unlock(&s->lock);
 }
@@ -93,7 +93,7 @@ bool stream_write(stream *s, const void *p, size_t n)
         if (!buf_add(&s->out, p, n)) s->failed = true;
         s->last_write = clock_now();
         if (s->live && s->out.n - s->taken >= STREAM_FULL) s->full = true;
-        if (s->live) wake(s);
+        if (s->live) wake_stream(s);
     }
     alive = alive && !s->failed;
     pthread_mutex_unlock(&s->lock);
@@ -104,7 +104,7 @@ void stream_end(stream *s)
 {
     pthread_mutex_lock(&s->lock);
     s->ended = true;
-    wake(s);
+    wake_stream(s);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -211,7 +211,7 @@ void stream_leave(stream *s)
     pthread_mutex_lock(&s->lock);
     bool first = !s->gone && !s->ended;
     s->gone |= !s->ended; /* what has ended can still be read */
-    wake(s);
+    wake_stream(s);
     pthread_mutex_unlock(&s->lock);
     if (first && s->owner.gone) s->owner.gone(s->owner.ctx);
 }

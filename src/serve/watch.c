@@ -171,7 +171,7 @@ static void on_hangup(watch *w, uint64_t data)
 }
 
 /* Reads what a refused client still sends; false: over. */
-static bool drain(int fd)
+static bool drain_pipe(int fd)
 {
     static char sink[65536];
     for (int i = 0; i < 64; i++) {
@@ -199,7 +199,7 @@ static void check_peer(watch *w, int fd, double now)
         if (hung || now > p->deadline) shutdown(fd, SHUT_RDWR);
         break;
     case PEER_LINGER:
-        if (drain(fd) && now < p->deadline) break;
+        if (drain_pipe(fd) && now < p->deadline) break;
         p->state = PEER_NONE;
         close(fd);
         break;
