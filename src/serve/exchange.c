@@ -300,10 +300,52 @@ void exchange_refuse_size(const server *s, exchange *x, int64_t bytes)
                 (long long)s->o->max_body);
 }
 
+/* Whether the host that it names and the page that it comes from may use the server; *cors: such a page was named. */
+static bool admit_sender(const server *s, exchange *x, const char *host, bool is_get, bool *cors)
+{
+    const bool is_health = x->endpoint && x->endpoint->is_probe && x->endpoint->open_to_all;
+    if (!is_health && is_foreign_host(s, host)) {
+        const int name = (int)strcspn(host, ":");
+        reply_error(x, 403, NULL, "host_not_allowed",
+                    "Host \"%.100s\" is refused (protection against DNS rebinding): --allow-host %.*s", host,
+                    name < 100 ? name : 100, host);
+        return false;
+    }
+    *cors = x->origin && is_allowed_origin(s, x);
+    if (*cors) {
+        exchange_add_header(x, "Access-Control-Allow-Origin", x->origin);
+        exchange_add_header(x, "Vary", "Origin");
+    }
+    if (!x->origin || *cors || is_get) return true;
+    reply_error(x, 403, NULL, "origin_not_allowed", "pages from %.100s may not use this server%s", x->origin,
+                s->routes == route_all ? " (see --cors-origin)" : "");
+    return false;
+}
+
+/* Whether its endpoint can take the body now. */
+static bool admit_body(server *s, exchange *x, bool is_get)
+{
+    if (!is_get && x->content_encoding && strcasecmp(x->content_encoding, "identity") != 0) {
+        reply_error(x, 415, NULL, "unsupported_encoding", "Content-Encoding: %.40s: send the body as it is",
+                    x->content_encoding);
+        exchange_add_header(x, "Accept-Encoding", "identity");
+        return false;
+    }
+    if (x->content_length > s->o->max_body) {
+        exchange_refuse_size(s, x, x->content_length);
+        return false;
+    }
+    if (!x->endpoint->needs_engine || atomic_load(&s->g)) return true;
+    reply_error(x, 503, NULL, "model_loading", "the model is still loading; try again soon");
+    exchange_add_header(x, "Retry-After", "1");
+    return false;
+}
+
 bool exchange_admit(server *s, exchange *x)
 {
     char of_target[256];
     const char *other, *host;
+    bool cors = false;
     x->began = clock_now();
     name_request(s, x);
     if (x->misframed) {
@@ -313,30 +355,13 @@ bool exchange_admit(server *s, exchange *x)
     host = split_target(x, of_target);
     x->endpoint = find_route(s, x, &other);
     x->lenient = s->o->lenient;
-    bool is_options = strcmp(x->method, "OPTIONS") == 0,
-         is_get = !strcmp(x->method, "GET") || !strcmp(x->method, "HEAD"),
-         is_health = x->endpoint && x->endpoint->is_probe && x->endpoint->open_to_all;
-    if (!is_health && is_foreign_host(s, host)) {
-        reply_error(x, 403, NULL, "host_not_allowed",
-                    "Host \"%.100s\" is refused (protection against DNS rebinding): --allow-host %.*s", host,
-                    (int)(strcspn(host, ":") < 100 ? strcspn(host, ":") : 100), host);
-        return false;
-    }
-    bool cors = x->origin && is_allowed_origin(s, x);
-    if (cors) {
-        exchange_add_header(x, "Access-Control-Allow-Origin", x->origin);
-        exchange_add_header(x, "Vary", "Origin");
-    }
-    if (x->origin && !cors && !is_get) {
-        reply_error(x, 403, NULL, "origin_not_allowed", "pages from %.100s may not use this server%s", x->origin,
-                    s->routes == route_all ? " (see --cors-origin)" : "");
-        return false;
-    }
+    const bool is_get = !strcmp(x->method, "GET") || !strcmp(x->method, "HEAD");
+    if (!admit_sender(s, x, host, is_get, &cors)) return false;
     if (atomic_load(&s->draining)) {
         reply_error(x, 503, NULL, "shutting_down", "the server is shutting down");
         return false;
     }
-    if (is_options) {
+    if (strcmp(x->method, "OPTIONS") == 0) {
         admit_options(x, cors);
         return false;
     }
@@ -349,22 +374,7 @@ bool exchange_admit(server *s, exchange *x)
         refuse_route(x, other);
         return false;
     }
-    if (!is_get && x->content_encoding && strcasecmp(x->content_encoding, "identity") != 0) {
-        reply_error(x, 415, NULL, "unsupported_encoding", "Content-Encoding: %.40s: send the body as it is",
-                    x->content_encoding);
-        exchange_add_header(x, "Accept-Encoding", "identity");
-        return false;
-    }
-    if (x->content_length > s->o->max_body) {
-        exchange_refuse_size(s, x, x->content_length);
-        return false;
-    }
-    if (x->endpoint->needs_engine && !atomic_load(&s->g)) {
-        reply_error(x, 503, NULL, "model_loading", "the model is still loading; try again soon");
-        exchange_add_header(x, "Retry-After", "1");
-        return false;
-    }
-    return true;
+    return admit_body(s, x, is_get);
 }
 
 void exchange_handle(server *s, exchange *x)
