@@ -228,13 +228,13 @@ int rope_admit(rope_set *r, int length, err *e)
             if (v == r->n_variant) r->n_variant++;
         }
     }
-    r->variant[v].users++;
+    if (v) r->variant[v].users++; /* the first is never taken away */
     return (int)v;
 }
 
 void rope_release(rope_set *r, int variant)
 {
-    if (variant >= 0 && (uint32_t)variant < r->n_variant && r->variant[variant].users) r->variant[variant].users--;
+    if (variant > 0 && (uint32_t)variant < r->n_variant && r->variant[variant].users) r->variant[variant].users--;
 }
 
 int rope_length(const rope_set *r, int variant) { return variant > 0 ? r->variant[variant].length : 0; }
