@@ -1,6 +1,7 @@
 /* node_rig.h - nodes of this process, reached by real connections. */
 #pragma once
 #include "cpu/cpu_backend.h"
+#include "engine/engine.h"
 #include "net/key_file.h"
 #include "net/node.h"
 
@@ -92,6 +93,15 @@ static inline void nodes_again(nodes *n)
     }
 }
 
+/* Waits until leaders that have left have given back what they had: nobody who comes now shares it. */
+static inline void nodes_await_end(const nodes *n)
+{
+    for (int i = 0; i < NODES; i++) {
+        node_report r = {.parts = 1};
+        for (int k = 0; k < 2000 && n->at[i] && r.parts; k++, usleep(2000)) node_look(n->at[i], &r);
+    }
+}
+
 static inline void nodes_close(nodes *n)
 {
     nodes_hold(n);
@@ -109,4 +119,20 @@ static inline const char *list_of(const nodes *n, const char *form)
         else to[at++] = *form;
     to[at] = 0;
     return to;
+}
+
+/* Bytes of pages on the node: of device 1 of the list. */
+static inline int64_t nodes_page_bytes(engine *g)
+{
+    err e = {0};
+    buf text = {0};
+    json *built = json_new_object(), *root;
+    assert_ok(engine_plan_json(g, NULL, built, &e), &e);
+    assert_true(json_print(&text, built, false));
+    assert_ok(json_parse(&root, buf_span(&text), "plan", &e), &e);
+    const int64_t n = json_int(json_get(json_at(json_get(root, "ranks"), 1), "kv_bytes"), 0);
+    json_free(root);
+    json_free(built);
+    buf_free(&text);
+    return n;
 }

@@ -150,22 +150,6 @@ static void refuses_little(const nodes *n, const char *form, int64_t ctx, const 
     if (strncmp(e.msg, name, strlen(name)) || strncmp(e.msg + strlen(name), what, strlen(what))) fail_msg("%s", e.msg);
 }
 
-/* Bytes of pages on the node: of device 1 of the list. */
-static int64_t page_bytes(engine *g)
-{
-    err e = {0};
-    buf text = {0};
-    json *built = json_new_object(), *root;
-    assert_ok(engine_plan_json(g, NULL, built, &e), &e);
-    assert_true(json_print(&text, built, false));
-    assert_ok(json_parse(&root, buf_span(&text), "plan", &e), &e);
-    const int64_t n = json_int(json_get(json_at(json_get(root, "ranks"), 1), "kv_bytes"), 0);
-    json_free(root);
-    json_free(built);
-    buf_free(&text);
-    return n;
-}
-
 static void lends_little(void **unused)
 {
     (void)unused;
@@ -181,9 +165,9 @@ static void lends_little(void **unused)
         .devices = list_of(&n, "A/cpu"), .ctx = 256, .chunk = 128, .max_batch = 16, .key_file = n.key};
     for (int i = 0; i < 3; i++) { /* what a lease took is given back */
         assert_ok(engine_open(&g, &fits, &e), &e);
-        assert_true(page_bytes(g) > (int64_t)(2 * mib) && page_bytes(g) < (int64_t)(20 * mib));
+        assert_true(nodes_page_bytes(g) > (int64_t)(2 * mib) && nodes_page_bytes(g) < (int64_t)(20 * mib));
         assert_ok(engine_open(&other, &fits, &e), &e); /* beside it: fewer pages */
-        assert_true(page_bytes(other) < page_bytes(g));
+        assert_true(nodes_page_bytes(other) < nodes_page_bytes(g));
         engine_close(other);
         engine_close(g);
     }
@@ -417,7 +401,7 @@ static void runs_more_again(void **unused)
     err e = {0};
     engine *g, *other;
     nodes_open(&n, NULL, NULL);
-    n.o.memory = 36 << 20; /* enough for the most alone, for a quarter of that beside another one */
+    n.o.memory = 30 << 20; /* enough for the most alone, for a quarter of that beside another one */
     nodes_again(&n);
     engine_options o = {.devices = list_of(&n, "A/cpu"), .ctx = 256, .chunk = 64, .peer_wait = 20, .key_file = n.key};
     assert_ok(engine_open(&g, &o, &e), &e);

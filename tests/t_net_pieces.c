@@ -29,6 +29,7 @@ static bool gives_same_bits(const nodes *n, const char *path, const char *form, 
     o.devices = list_of(n, form);
     o.key_file = n->key;
     there = there && add_logits_over(o, q, &got);
+    nodes_await_end(n);
     if (there && !same_bytes(&want, &got)) fail_msg("%s: other logits on %s", path, form);
     buf_free(&want);
     buf_free(&got);
@@ -85,6 +86,7 @@ static uint64_t fetched_by(const nodes *n, const char *path, const char *form)
     engine *g;
     assert_ok(open_over(&g, n, path, form, &e), &e);
     engine_close(g);
+    nodes_await_end(n);
     return supply_bytes() - before;
 }
 

@@ -65,8 +65,8 @@ static withheld all[] = {
     W(DATA, BOTH, "A/cpu&S/cpu|C/cpu", EARLY, 0, STILL),
     W(TAKEN, BOTH, "cpu&R/cpu|C/cpu", EARLY, 0, STILL),
     W(GIVE_UP, BOTH, "R/cpu;S/cpu|C/cpu", EARLY, 0, 0, LOSS),
-    W(GET, DOWN, "R/cpu|C/cpu;cpu", -1, 0, PROGRESS_BUSY),
-    W(PIECE, UP, "R/cpu|C/cpu;cpu", -1, 0, PROGRESS_BUSY),
+    W(GET, DOWN, "R/cpu*1.1|C/cpu;cpu", -1, 0, PROGRESS_BUSY), /* shares that give nodes parts of their own */
+    W(PIECE, UP, "R/cpu*1.2|C/cpu;cpu", -1, 0, PROGRESS_BUSY),
     W(GET_LIST, DOWN, "U/cpu|C/cpu;cpu", -1, 0, PROGRESS_BUSY),
     W(LIST, UP, "U/cpu|C/cpu;cpu", -1, 0, PROGRESS_BUSY),
     W(DRAINING, DOWN, "T/cpu|C/cpu;cpu", EARLY, 0, 0, DRAIN),

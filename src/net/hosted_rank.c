@@ -20,6 +20,7 @@ void hosted_end(hosted_rank *r, const err *why)
     rank_links *w = r->links;
     pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&r->lock);
+    if (first) quota_expect(r->host->memory);
     if (first && r->kind->end) r->kind->end(r, why);
     if (first && w) rank_links_fail(w, why);
 }
@@ -36,15 +37,22 @@ bool hosted_is_over(const hosted_rank *r)
 
 /* ---- how far it is */
 
-void hosted_progress(hosted_rank *r, progress *out)
+uint64_t hosted_thread_work(hosted_rank *r)
 {
     struct timespec t = {0};
+    pthread_mutex_lock(&r->lock);
+    if (r->carries) clock_gettime(r->worker_time, &t);
+    pthread_mutex_unlock(&r->lock);
+    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000 + peer_bulk_taken(r->control);
+}
+
+void hosted_progress(hosted_rank *r, progress *out)
+{
     *out = (progress){.waits = PROGRESS_WAITS_NOT};
     pthread_mutex_lock(&r->lock);
     out->busy = r->carries || r->pending_kind;
-    if (r->carries) clock_gettime(r->worker_time, &t);
     pthread_mutex_unlock(&r->lock);
-    if (out->busy) out->work = (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+    if (out->busy) out->work = hosted_thread_work(r);
     if (r->kind->add_progress) r->kind->add_progress(r, out);
 }
 
@@ -227,12 +235,14 @@ void hosted_stop(hosted_rank *r)
 
 void hosted_close(hosted_rank *r)
 {
+    static const err closed = {.code = ERR_CANCELLED, .msg = "the lease has ended"};
     if (!r) return;
-    r->over = true; /* also of one that was not opened */
+    hosted_end(r, &closed);
     hosted_stop(r);
     rank_links_close(r->links);
     if (r->kind->close) r->kind->close(r);
     quota_return(r->host->memory, &r->quota);
+    quota_expect_less(r->host->memory);
     buf_free(&r->pending);
     pthread_mutex_destroy(&r->lock);
     pthread_cond_destroy(&r->changed);

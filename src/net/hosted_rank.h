@@ -31,10 +31,11 @@ typedef struct rank_host {
     const peer_self *self;
     memory_quota *memory; /* of the node */
     keeper *copies;
-    lists *told;            /* of what leaders have */
-    tally *done;            /* by all ranks */
-    pace as;                /* node --as */
-    void (*met)(void *ctx); /* a rank has links now: others that wait to join may; from any thread */
+    struct part_table *parts; /* net/part.h */
+    lists *told;              /* of what leaders have */
+    tally *done;              /* by all ranks */
+    pace as;                  /* node --as */
+    void (*met)(void *ctx);   /* a rank has links now: others that wait to join may; from any thread */
     void *ctx;
 } rank_host;
 
@@ -94,6 +95,8 @@ bool hosted_knows(const hosted_rank *r, const lease_join *j);
 int hosted_join(hosted_rank *r, const lease_join *j, peer *p, err *e);
 /* How far its work is, as PONGs say it. */
 void hosted_progress(hosted_rank *r, progress *out);
+/* Of that, what its thread does now: moves as it computes, loads, hashes or receives. */
+uint64_t hosted_thread_work(hosted_rank *r);
 /* Something was asked that is not answered, a step too. */
 bool hosted_works(hosted_rank *r);
 /* Adds the bytes of connections to other ranks that were dialled here, as peer_count. */

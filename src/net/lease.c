@@ -31,7 +31,7 @@ static void add_progress(hosted_rank *r, progress *to)
     to->busy |= l->sent > l->done;
     to->work += l->done;
     pthread_mutex_unlock(&r->lock);
-    if (carries) to->work += peer_bulk_taken(r->control);
+    if (carries) parts_add_progress(r->host->parts, r, to);
     if (!ready || carries) return;
     const plan_progress steps = plan_progress_now(l->plan);
     to->work += steps.work;
@@ -39,7 +39,11 @@ static void add_progress(hosted_rank *r, progress *to)
     to->waits = steps.waits;
 }
 
-static void end_fetching(hosted_rank *r, const err *why) { fetch_end(((lease *)r)->fetches, why); }
+static void end_fetching(hosted_rank *r, const err *why)
+{
+    const lease *l = (lease *)r;
+    if (l->fetches) fetch_end(l->fetches, why);
+}
 
 static void stop_collecting(hosted_rank *r)
 {
@@ -51,7 +55,8 @@ static void stop_collecting(hosted_rank *r)
 static void close_lease(hosted_rank *r)
 {
     lease *l = (lease *)r;
-    part_close(l->part);
+    plan_close(l->plan);
+    part_give_back(l->part);
     step_reader_close(l->reader);
     fetch_close(l->fetches);
     mem_free(l->step_room);
@@ -90,18 +95,25 @@ uint64_t lease_steps(lease *l)
 
 uint64_t lease_taken_bytes(const lease *l)
 {
-    return part_fetched(l->part) + plan_taken_bytes(l->plan) + l->step_bytes * (uint64_t)(l->ask.choices.in_flight + 1);
+    return plan_taken_bytes(l->plan) + l->step_bytes * (uint64_t)(l->ask.choices.in_flight + 1);
+}
+
+void lease_lose_part(lease *l, const err *why)
+{
+    part_forget(l->part);
+    hosted_end(&l->base, why);
 }
 
 void lease_look(lease *l)
 {
     err why = {0};
-    if (lease_is_ready(l) && part_look(l->part, &why)) hosted_end(&l->base, &why);
+    if (lease_is_ready(l) && part_look(l->part, &why)) lease_lose_part(l, &why);
 }
 
 void lease_lose_file(lease *l, const file_id *id, const err *why)
 {
-    if (!lease_is_ready(l) || part_reads_file(l->part, id)) hosted_end(&l->base, why);
+    if (!lease_is_ready(l)) hosted_end(&l->base, why);
+    else if (part_reads_file(l->part, id)) lease_lose_part(l, why);
 }
 
 void lease_say_end(const lease *l, const char *why)

@@ -2,7 +2,7 @@
 #pragma once
 #include "net/fetch.h"
 #include "net/lease.h"
-#include "net/part.h"
+#include "net/part_share.h"
 #include "net/step_code.h"
 
 /* One rank of a plan: what was asked, its part of the model, the steps under way, and a thread that collects them.
@@ -15,8 +15,8 @@ struct lease {
     char *weights, *spec;
     buf flat; /* protocol 2: the list of the leader's tensors */
     fetch *fetches;
-    part *part; /* what it has of the model; NULL: not open */
-    plan *plan; /* of that */
+    part *part; /* what it has of the model, perhaps with others; NULL: not open */
+    plan *plan; /* with its weights */
     step_reader *reader;
     uint64_t step_bytes; /* of a step's message at most */
     uint8_t *step_room;
@@ -29,8 +29,11 @@ struct lease {
 
 hosted_opener lease_open;
 bool lease_is_ready(lease *l);
-/* What it takes without pages, or with them after plan_ready. */
+/* What it takes beside its part, without pages, or with them after plan_ready. */
 uint64_t lease_taken_bytes(const lease *l);
+
+/* Ends it, as files of its part are not what they were: nobody else gets that part. */
+void lease_lose_part(lease *l, const err *why);
 
 /* ---- its memory: on_memory.c */
 

@@ -313,6 +313,7 @@ void node_look(node *n, node_report *out)
         if (l) out->steps_under_way += lease_steps(l);
     }
     pthread_mutex_unlock(&n->lock);
+    out->parts = parts_count(&n->shared);
     out->leases_so_far = atomic_load(&n->done.leases);
     out->leases_refused = atomic_load(&n->done.refused);
     out->steps = atomic_load(&n->done.steps);
@@ -392,7 +393,7 @@ int node_open(node **out, const node_options *o, err *e)
     if (!n) return err_memory(e, "a node");
     pthread_mutex_init(&n->lock, NULL);
     pthread_cond_init(&n->closed, NULL);
-    pthread_mutex_init(&n->memory.lock, NULL);
+    quota_open(&n->memory, o->memory);
     n->o = *o;
     n->at = o->at;
     n->host = (rank_host){.backends = o->backends,
@@ -403,12 +404,13 @@ int node_open(node **out, const node_options *o, err *e)
                           .cache_bytes = o->cache_bytes,
                           .self = &n->self,
                           .memory = &n->memory,
+                          .parts = &n->shared,
                           .met = join_waiting,
                           .ctx = n,
                           .told = &n->told,
                           .done = &n->done};
     lists_open(&n->told, o->cache);
-    n->memory.most = o->memory;
+    parts_open(&n->shared);
     int rc = o->as ? pace_parse(&n->host.as, o->as, e) : OK;
     if (!rc) rc = peer_self_open(&n->self, o->key_file, e);
     if (!rc && o->cache && mkdir(o->cache, 0700) && errno != EEXIST) /* told now, not by the first lease */
@@ -443,8 +445,9 @@ void node_close(node *n)
     pthread_mutex_unlock(&n->lock);
     keeper_close(n->copies);
     lists_close(&n->told);
+    parts_close(&n->shared);
     pthread_cond_destroy(&n->closed);
     pthread_mutex_destroy(&n->lock);
-    pthread_mutex_destroy(&n->memory.lock);
+    quota_close(&n->memory);
     mem_free(n);
 }

@@ -33,6 +33,7 @@ bool node_works(node *n);              /* a step is under way, or a leader waits
 /* What it does and has done. From any thread. */
 typedef struct node_report {
     int leases, connections; /* of plans; of processes that are in */
+    int parts;               /* of models: leases may share one */
     int stalled;             /* leases with something to do here that have not moved for PROGRESS_BUSY seconds */
     uint64_t steps_under_way;
     uint64_t leases_so_far, leases_refused, steps, trials;

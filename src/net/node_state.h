@@ -5,6 +5,7 @@
 #include "net/hosted_rank.h"
 #include "net/node.h"
 #include "net/on_measure.h"
+#include "net/part_share.h"
 
 #include <stdatomic.h>
 
@@ -38,6 +39,7 @@ struct node {
     peer_bytes before; /* by connections that were closed */
     double looked;     /* clock_now of the last look_at_leases */
     keeper *copies;
+    part_table shared;
     lists told;
     address at;
     door *d;

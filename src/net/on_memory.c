@@ -20,7 +20,7 @@ int lease_check_pages(const lease *l, const cache_options *cache, err *e)
     if (rc) return rc;
     for (int g = 0; g < GROUP_MAX; g++) needs += (uint64_t)cache->n_page[g] * m.page[g];
     needs += (uint64_t)cache->n_slot * m.slot;
-    const uint64_t has = lease_taken_bytes(l);
+    const uint64_t has = part_bytes(l->part) + lease_taken_bytes(l);
     return needs <= m.left ? OK : quota_refuse(l->base.host->memory, has + m.left, has + needs, e);
 }
 

@@ -25,7 +25,7 @@ static int get_ready(lease *l, span payload, err *e)
     for (int k = 0; k < plan_lanes(l->plan); k++) ends[r->rank][k] = rank_links_end(r->links, r->rank, k);
     if (!rc) rc = lease_check_pages(l, &cache, e);
     if (!rc) rc = plan_ready(l->plan, &cache, ends, e);
-    if (!rc) rc = quota_take(r->host->memory, &r->quota, lease_taken_bytes(l), e);
+    if (!rc) rc = quota_take(r->host->memory, &r->quota, lease_taken_bytes(l), part_bytes(l->part), e);
     if (!rc) rc = hosted_await_links(r, e);
     return rc ? rc : lease_begin_steps(l, e);
 }

@@ -65,7 +65,7 @@ static void *collect_steps(void *arg)
         lease_faults_write(&more, plan_faults(l->plan), (int32_t)plan_sequences(l->plan));
         const err torn = e;
         if (answer_send(r->control, MSG_DONE, number, &torn, buf_span(&more), &e)) hosted_end(r, &e);
-        if (torn.code == ERR_UNAVAILABLE) hosted_end(r, &torn);
+        if (torn.code == ERR_UNAVAILABLE) lease_lose_part(l, &torn);
         buf_free(&more);
     }
 }

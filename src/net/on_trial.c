@@ -96,7 +96,7 @@ static int answer_test(void *rank, span payload, buf *more, err *e)
     if (!rc && !t->opened) rc = err_set(e, ERR_FORMAT, "a test after one that failed");
     if (!rc && !t->joined) rc = hosted_await_links(r, e);
     t->joined = !rc;
-    if (!rc) rc = quota_take(r->host->memory, &r->quota, trial_side_bytes(&t->side, &test), e);
+    if (!rc) rc = quota_take(r->host->memory, &r->quota, trial_side_bytes(&t->side, &test), 0, e);
     if (!rc) rc = trial_side_run(&t->side, &test, &score, e);
     quota_return(r->host->memory, &r->quota);
     if (!rc && !trial_score_write(more, &score)) rc = err_memory(e, NULL);

@@ -1,5 +1,5 @@
-/* part.c - see part.h. */
-#include "net/part.h"
+/* part.c - what is in a part (part.h): it is opened, and asked whether its files are as they were. */
+#include "net/part_state.h"
 
 #include "base/idle_work.h"
 #include "base/log.h"
@@ -7,22 +7,9 @@
 #include "base/pool.h"
 #include "io/ckpt_build.h"
 #include "io/contents_cache.h"
-#include "net/catalogue.h"
-#include "net/fetch.h"
 #include "plan/plan.h"
 
 #include <string.h>
-
-struct part {
-    const rank_host *host;
-    buf listed; /* the leader's list of tensors, as it came */
-    catalogue told;
-    model *m;
-    store *pieces; /* of the leader's checkpoint, where the model is made of them; else NULL */
-    plan *l;
-    uint64_t fetched;
-    int64_t hashed_at;
-};
 
 /* While it opens. */
 typedef struct opening {
@@ -33,15 +20,14 @@ typedef struct opening {
 
 /* ---- the list of the leader's tensors, which this node may have already */
 
-static int read_list(const opening *o, err *e)
+int part_read_list(part *x, const part_ask *of, err *e)
 {
-    part *x = o->x;
-    const lease_ask *a = o->a->asked;
-    if (peer_protocol(o->a->by->control) < PROTOCOL_LISTS)
-        return buf_add(&x->listed, o->a->flat.p, o->a->flat.n) ? catalogue_read_flat(&x->told, buf_span(&x->listed), e)
-                                                               : err_memory(e, "a list of tensors");
+    const lease_ask *a = of->asked;
+    if (peer_protocol(of->by->control) < PROTOCOL_LISTS)
+        return buf_add(&x->listed, of->flat.p, of->flat.n) ? catalogue_read_flat(&x->told, buf_span(&x->listed), e)
+                                                           : err_memory(e, "a list of tensors");
     const bool there = lists_get(x->host->told, a->list, &x->listed);
-    int rc = there ? OK : fetch_list(o->a->fetches, a->list, a->list_bytes, &x->listed, e);
+    int rc = there ? OK : fetch_list(of->fetches, a->list, a->list_bytes, &x->listed, e);
     if (!rc) rc = catalogue_read(&x->told, buf_span(&x->listed), e);
     if (!rc && !there) lists_put(x->host->told, a->list, buf_span(&x->listed));
     return rc;
@@ -99,7 +85,7 @@ static int make_model(const opening *o, err *e)
 static int may_take(void *ctx, uint64_t bytes, err *e)
 {
     const opening *o = ctx;
-    return quota_take(o->x->host->memory, &o->a->by->quota, o->x->fetched + bytes, e);
+    return quota_take(o->x->host->memory, &o->x->quota, o->x->fetched + bytes, 0, e);
 }
 
 /* Leases that end now may hold the room for a moment. */
@@ -155,21 +141,29 @@ static int have_weights(void *ctx, const program *p, err *e)
     return rc;
 }
 
+plan_options part_plan_options(const part_ask *a)
+{
+    const rank_host *host = a->by->host;
+    plan_options o = {.devices = a->devices,
+                      .backends = host->backends,
+                      .choices = a->asked->choices,
+                      .rank = a->asked->rank + 1,
+                      .as = host->as,
+                      .lends = host->devices};
+    for (int i = 0; i < AXIS_COUNT; i++) o.max_rows[i] = a->asked->max_rows[i];
+    return o;
+}
+
 static int open_plan(opening *o, err *e)
 {
-    const rank_host *host = o->x->host;
-    const lease_ask *a = o->a->asked;
-    plan_options all = {.devices = o->a->devices,
-                        .backends = host->backends,
-                        .choices = a->choices,
-                        .rank = a->rank + 1,
-                        .as = host->as,
-                        .lends = host->devices,
-                        .before_weights = have_weights,
-                        .may_take = may_take,
-                        .ctx = o};
-    for (int i = 0; i < AXIS_COUNT; i++) all.max_rows[i] = a->max_rows[i];
-    return plan_open(&o->x->l, o->x->m->prog, &all, e);
+    part *x = o->x;
+    plan_options how = part_plan_options(o->a);
+    how.before_weights = have_weights;
+    how.may_take = may_take;
+    how.ctx = o;
+    int rc = plan_open(&x->l, x->m->prog, &how, e);
+    for (uint32_t i = 0; i < x->m->prog->n_rope && !rc; i++) rc = rope_fill(&x->m->prog->ropes[i], e);
+    return rc ? rc : quota_take(x->host->memory, &x->quota, x->fetched + plan_weights_taken(x->l), 0, e);
 }
 
 /* With the node's own copy if it has one, else with what the leader sends. */
@@ -192,22 +186,18 @@ static int place_model(opening *o, err *e)
     return rc ? rc : open_plan(o, e);
 }
 
-int part_open(part **out, const part_ask *a, err *e)
+int part_open(part *x, const part_ask *a, err *e)
 {
-    part *x = *out = mem_zero(1, sizeof *x);
-    if (!x) return err_memory(e, "a part of a model");
     opening o = {.x = x, .a = a};
-    x->host = a->by->host;
-    int rc = read_list(&o, e);
-    return rc ? rc : place_model(&o, e);
+    return place_model(&o, e);
 }
 
 void part_close(part *x)
 {
-    if (!x) return;
     plan_close(x->l);
     store_close(x->pieces);
     model_close(x->m);
+    quota_return(x->host->memory, &x->quota);
     catalogue_free(&x->told);
     buf_free(&x->listed);
     mem_free(x);
@@ -216,8 +206,8 @@ void part_close(part *x)
 /* ---- questions */
 
 const model *part_model(const part *x) { return x->m; }
-plan *part_plan(const part *x) { return x->l; }
-uint64_t part_fetched(const part *x) { return x->fetched; }
+const plan *part_plan(const part *x) { return x->l; }
+uint64_t part_bytes(const part *x) { return x->quota; }
 int64_t part_hashed_at(const part *x) { return x->hashed_at; }
 
 int part_check(const part *x, err *e)

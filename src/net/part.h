@@ -1,11 +1,7 @@
-/* part.h - on a node: a leader's model as far as one rank of a plan needs it, and the plan of that rank, with its
- * weights: of the node's own copy, whose tensors are compared with the leader's list, or of pieces that the leader
- * sends. It knows whether the files that steps have read are as they were then.
- *
- * What it is a part of is its key: the program, its contents, the cut, the rank, and what changes how it computes. */
+/* part.h - on a node: a leader's model as far as one rank of a plan needs it, with its weights: of the node's own copy,
+ * whose tensors are compared with the leader's list, or of pieces that the leader sends. It knows whether the files
+ * that steps have read are as they were then. Several leaders may have one (part_share.h). */
 #pragma once
-#include "core/program.h"
-#include "io/contents.h"
 #include "models/model.h"
 #include "net/hosted_rank.h"
 #include "net/lease_msg.h"
@@ -22,13 +18,12 @@ typedef struct part_ask {
     span flat; /* protocol 2: the list of the leader's tensors */
 } part_ask;
 
-int part_open(part **out, const part_ask *a, err *e);
-void part_close(part *x); /* after the last step; NULL ok */
-
 const model *part_model(const part *x);
-plan *part_plan(const part *x);
-/* Of weights that the leader has sent, in memory. */
-uint64_t part_fetched(const part *x);
+/* Of its rank, without pages: whose weights those of its users share (plan_options.shares). */
+const plan *part_plan(const part *x);
+/* What plans with its weights are opened with. */
+plan_options part_plan_options(const part_ask *a);
+uint64_t part_bytes(const part *x);    /* that it takes of the node's memory */
 int64_t part_hashed_at(const part *x); /* contents_clock, when the oldest digest of what it reads was made */
 /* Whether the files that a step has read are as they were when they were compared with the leader's. One that pieces
  * of the leader are written to may only not be torn. */

@@ -365,6 +365,13 @@ uint64_t plan_taken_bytes(const plan *l)
     return sum;
 }
 
+uint64_t plan_weights_taken(const plan *l)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < l->n; i++) sum += l->ranks[i].weights ? l->ranks[i].weights->bytes : 0;
+    return sum;
+}
+
 int plan_devices(const plan *l) { return l->results_to < 0 ? l->n : l->results_to; }
 
 int plan_groups(const plan *l) { return l->n_group - (l->results_to >= 0); }

@@ -85,6 +85,8 @@ const char *plan_memory_node(const plan *l, int i);
 /* Bytes that the devices here take beside mapped files: weights, unless another plan has opened them, pages,
  * activations, rows of steps under way and on their way here. Before plan_ready: without pages. */
 uint64_t plan_taken_bytes(const plan *l);
+/* Of them, weights; also of another plan, where it shares them. */
+uint64_t plan_weights_taken(const plan *l);
 /* Makes pages and compiles; then steps can be sent. ends: of the ranks here, where others are elsewhere and `far` gives
  * none: as plan_far.ready. */
 int plan_ready(plan *l, const cache_options *cache, link_end *(*ends)[PLAN_LANES], err *e);
