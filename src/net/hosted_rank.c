@@ -101,7 +101,11 @@ int hosted_begin_links(hosted_rank *r, err *e) { return begin_links(r, true, e);
 static int meet_others(hosted_rank *r, err *e)
 {
     const meet_ask asked = {r->links, &r->others, r->token, r->host->self, peer_name(r->control)};
-    int rc = meet_begin(&r->meets, &asked, e);
+    meeting *m;
+    int rc = meet_begin(&m, &asked, e);
+    pthread_mutex_lock(&r->lock);
+    r->meets = m;
+    pthread_mutex_unlock(&r->lock);
     if (!rc) r->host->met(r->host->ctx);
     return rc;
 }
@@ -222,14 +226,20 @@ int hosted_begin(hosted_rank *r, err *e)
 
 void hosted_stop(hosted_rank *r)
 {
-    if (r->works) {
+    pthread_mutex_lock(&r->lock); /* hosted_begin may not be over: then hosted_close calls this again */
+    const bool works = r->works;
+    r->works = false;
+    pthread_mutex_unlock(&r->lock);
+    if (works) {
         peer_drop(r->control, &r->why); /* it may wait for that */
         pthread_join(r->worker, NULL);
     }
-    r->works = false;
     if (r->kind->stop) r->kind->stop(r);
-    meet_close(r->meets);
+    pthread_mutex_lock(&r->lock);
+    meeting *m = r->meets;
     r->meets = NULL;
+    pthread_mutex_unlock(&r->lock);
+    meet_close(m);
     if (r->links) rank_links_stop(r->links);
 }
 

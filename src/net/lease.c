@@ -56,8 +56,8 @@ static void close_lease(hosted_rank *r)
 {
     lease *l = (lease *)r;
     plan_close(l->plan);
+    step_reader_close(l->reader); /* of the part's program */
     part_give_back(l->part);
-    step_reader_close(l->reader);
     fetch_close(l->fetches);
     mem_free(l->step_room);
     device_list_close(&l->devices);
