@@ -266,6 +266,16 @@ def check_test_names(files):
             fail(path, 1, "tests are named t_<folder>_<subject>")
 
 
+def check_definitions(files):
+    """Where nvcc is not, nobody else notices."""
+    path = "cuda/definitions.cu"
+    with open(path, encoding="utf-8") as f:
+        text = f.read()
+    for definition in files:
+        if re.match(r"src/ops/def_\w+\.c$", definition) and f'#include "{definition}"' not in text:
+            fail(path, 1, f"does not include {definition}")
+
+
 def main():
     files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True, check=True)
     files = [f for f in files.stdout.split("\n") if f and os.path.exists(f)]
@@ -331,6 +341,7 @@ def main():
     defined = {path: list(functions(text)) for path, text in code.items()}
     check_table(sys.argv[1:] == ["--write"])
     check_test_names(files)
+    check_definitions(files)
     check_functions(defined)
     check_headers(defined)
     check_uses(code, defined)
