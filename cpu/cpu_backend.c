@@ -92,7 +92,7 @@ static int open_weights(weight_set **out, const program *p, const bool *reads, c
     const cpu_options plain = {0}, *own = o->own ? o->own : &plain;
     *out = NULL;
     weight_set *s = mem_zero(1, sizeof *s);
-    if (!s) return err_set(e, ERR_MEMORY, "out of memory for the cpu device");
+    if (!s) return err_memory(e, "the cpu device");
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
     s->p = p;
@@ -104,7 +104,7 @@ static int open_weights(weight_set **out, const program *p, const bool *reads, c
     if (!s->table) rc = err_set(e, ERR_USAGE, "no kernels for \"%s\" on this processor", own->isa);
     else if (s->table->inexact && !o->inexact)
         rc = err_set(e, ERR_USAGE, "kernels for \"%s\" round otherwise: they need --exact off", own->isa);
-    else if (!s->held) rc = err_set(e, ERR_MEMORY, "out of memory for the cpu device");
+    else if (!s->held) rc = err_memory(e, "the cpu device");
     if (!rc) rc = pool_open(&s->team, s->threads, e);
     for (uint32_t i = 0; i < p->n_weight && !rc; i++)
         if (reads[i]) rc = cpu_weight_put(s, i, e);
@@ -191,7 +191,7 @@ static int cpu_open(dev **out, weight_set *w, const program *p, const int max_ro
 {
     *out = NULL;
     dev *d = mem_zero(1, sizeof *d);
-    if (!d) return err_set(e, ERR_MEMORY, "out of memory for the cpu device");
+    if (!d) return err_memory(e, "the cpu device");
     d->w = w;
     d->p = p;
     d->cache = *o;
@@ -199,7 +199,7 @@ static int cpu_open(dev **out, weight_set *w, const program *p, const int max_ro
     d->kv = mem_zero(p->n_state + 1, sizeof *d->kv);
     d->slots = mem_zero(p->n_state + 1, sizeof *d->slots);
     int rc = d->kv && d->slots ? cpu_work_open(&d->work, p, max_rows, o, w->threads, e)
-                               : err_set(e, ERR_MEMORY, "out of memory for the cpu device");
+                               : err_memory(e, "the cpu device");
     for (int g = 0; g < GROUP_MAX && !rc; g++) rc = kv_open(d, g, e);
     if (!rc) rc = slots_open(d, e);
     if (!rc && o->touch) touch_pages(d);

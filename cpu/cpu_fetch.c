@@ -112,7 +112,7 @@ static void touch(const held_weight *w)
     for (uint64_t i = 0; i < bytes; i += page) touched = w->data[i];
 }
 
-static void measure(void *arg, int worker, int workers)
+static void measure_share(void *arg, int worker, int workers)
 {
     trial *t = arg;
     float *x = t->space + (uint64_t)worker * t->floats, *y = x + t->floats / 2;
@@ -197,7 +197,7 @@ static void measure_kind(weight_set *s, choice *c, kind k, double end)
     t.rounds = mem_zero((size_t)workers, sizeof *t.rounds);
     t.space = mem_map((uint64_t)workers * t.floats * sizeof(float));
     if (t.seconds && t.rounds && t.space) {
-        pool_run(s->team, measure, &t);
+        pool_run(s->team, measure_share, &t);
         int rounds = ROUNDS;
         for (int i = 0; i < workers; i++)
             if (t.rounds[i] < rounds) rounds = t.rounds[i];
@@ -245,7 +245,7 @@ static int list_kinds(const weight_set *s, kind to[KINDS_MAX])
     return n;
 }
 
-static bool same(const choice *a, const choice *b)
+static bool choices_equal(const choice *a, const choice *b)
 {
     return a->table == b->table && a->of.type == b->of.type && a->of.packed == b->of.packed &&
            a->of.bytes == b->of.bytes && a->threads == b->threads;
@@ -256,7 +256,7 @@ static bool recall(choice *c)
     bool found = false;
     pthread_mutex_lock(&lock);
     for (int i = 0; i < n_known && !found; i++)
-        if ((found = same(&known[i], c))) *c = known[i];
+        if ((found = choices_equal(&known[i], c))) *c = known[i];
     pthread_mutex_unlock(&lock);
     return found;
 }

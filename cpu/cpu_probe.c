@@ -35,7 +35,7 @@ struct cpu_probe {
     uint64_t done[1024];
 };
 
-static void fill(void *arg, int worker, int workers)
+static void fill_share(void *arg, int worker, int workers)
 {
     cpu_probe *p = arg;
     uint64_t each = p->bytes / (uint64_t)workers;
@@ -70,19 +70,19 @@ int cpu_probe_open(cpu_probe **out, int threads, const char *isa, uint64_t bytes
 {
     *out = NULL;
     cpu_probe *p = mem_zero(1, sizeof *p);
-    if (!p) return err_set(e, ERR_MEMORY, "out of memory for a measurement");
+    if (!p) return err_memory(e, "a measurement");
     const uint64_t min = (uint64_t)threads * READ_MIN, max = read_max();
     p->bytes = !bytes || bytes > max ? max : bytes < min ? min : bytes;
     memcpy(p->tried, patterns, sizeof patterns);
     p->table = isa ? cpu_kernels_named(isa) : cpu_kernels(cpu_features(), false);
     int rc = p->table ? 0 : err_set(e, ERR_USAGE, "no kernels for \"%s\" on this machine", isa);
     if (!rc) rc = pool_open(&p->workers, threads, e);
-    if (!rc && !(p->memory = mem_map(p->bytes))) rc = err_set(e, ERR_MEMORY, "out of memory for a measurement");
+    if (!rc && !(p->memory = mem_map(p->bytes))) rc = err_memory(e, "a measurement");
     if (rc) {
         cpu_probe_close(p);
         return rc;
     }
-    pool_run(p->workers, fill, p);
+    pool_run(p->workers, fill_share, p);
     *out = p;
     return 0;
 }

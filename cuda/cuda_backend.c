@@ -103,13 +103,13 @@ static int open_weights(weight_set **out, const program *p, const bool *reads, c
         rc = err_set(e, ERR_USAGE, "--devices cuda:%d: the NVIDIA driver has %d devices, from 0 on", ordinal, count);
     if (rc) return rc;
     cuda_weights *w = mem_zero(1, sizeof *w);
-    if (!w) return err_set(e, ERR_MEMORY, "out of memory for a CUDA device");
+    if (!w) return err_memory(e, "a CUDA device");
     w->p = p;
     w->ordinal = ordinal;
     w->wanted = mem_zero(p->n_weight + 1, sizeof *w->wanted);
     w->helds = mem_zero(p->n_weight + 1, sizeof *w->helds);
     if (w->wanted) memcpy(w->wanted, reads, p->n_weight * sizeof *reads);
-    if (!w->wanted || !w->helds) rc = err_set(e, ERR_MEMORY, "out of memory for a CUDA device");
+    if (!w->wanted || !w->helds) rc = err_memory(e, "a CUDA device");
     if (!rc) rc = cuda_queue_open(&w->q, cu, ordinal, e);
     if (!rc) rc = find_kind(w, e);
     if (!rc) rc = load_kernels(w, e);
@@ -202,7 +202,7 @@ static int cuda_open(dev **out, weight_set *of, const program *p, const int max_
     (void)max_rows;
     *out = NULL;
     cuda_device *d = mem_zero(1, sizeof *d);
-    if (!d) return err_set(e, ERR_MEMORY, "out of memory for a CUDA device");
+    if (!d) return err_memory(e, "a CUDA device");
     d->w = weights_of(of);
     d->p = p;
     d->cache = *o;
@@ -212,7 +212,7 @@ static int cuda_open(dev **out, weight_set *of, const program *p, const int max_
     d->slots = mem_zero(p->n_state + 1, sizeof *d->slots);
     d->ropes = mem_zero((size_t)p->n_rope * CUDA_VARIANTS + 1, sizeof *d->ropes);
     int rc = cuda_queue_open(&d->q, d->w->q.cu, d->w->ordinal, e);
-    if (!rc && (!d->kv || !d->slots || !d->ropes)) rc = err_set(e, ERR_MEMORY, "out of memory for a CUDA device");
+    if (!rc && (!d->kv || !d->slots || !d->ropes)) rc = err_memory(e, "a CUDA device");
     if (!rc) rc = cuda_take(&d->q, scratch_bytes(p), "scratch space", &d->scratch, e);
     for (int g = 0; g < GROUP_MAX && !rc; g++) rc = open_pages(d, g, e);
     if (!rc) rc = open_slots(d, e);
@@ -264,7 +264,7 @@ static int cuda_compile(dev *of, segment *s, err *e)
 {
     cuda_device *d = cuda_device_of(of);
     cuda_segment *c = s->compiled = mem_zero(1, sizeof *c);
-    if (!c) return err_set(e, ERR_MEMORY, "out of memory for a segment");
+    if (!c) return err_memory(e, "a segment");
     int rc = cuda_program_send(d, s->p, e);
     if (!rc) rc = cuda_take(&d->q, s->act_bytes, "activations", &c->act, e);
     return rc ? rc : cuda_run_send(d, c, e);

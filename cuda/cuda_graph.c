@@ -5,12 +5,12 @@
 
 #include <string.h>
 
-static bool same(const cuda_graph *g, uint32_t stretch, const step *st, cu_address at)
+static bool is_same_run(const cuda_graph *g, uint32_t stretch, const step *st, cu_address at)
 {
     return g->uses && g->stretch == stretch && g->step == at && !memcmp(g->n, st->n, sizeof g->n);
 }
 
-static void drop(const cuda_device *d, cuda_graph *g)
+static void drop_graph(const cuda_device *d, cuda_graph *g)
 {
     if (g->exec) d->q.cu->cuGraphExecDestroy(g->exec);
     *g = (cuda_graph){0};
@@ -18,17 +18,17 @@ static void drop(const cuda_device *d, cuda_graph *g)
 
 void cuda_graphs_drop(const cuda_device *d, cuda_segment *s)
 {
-    for (int i = 0; i < CUDA_GRAPHS; i++) drop(d, &s->graphs[i]);
+    for (int i = 0; i < CUDA_GRAPHS; i++) drop_graph(d, &s->graphs[i]);
 }
 
 /* The entry of this stretch and these rows; else the least recently used one becomes it. */
 static cuda_graph *entry_of(const cuda_device *d, cuda_segment *s, uint32_t stretch, const step *st)
 {
     cuda_graph *to = s->graphs;
-    for (int i = 0; i < CUDA_GRAPHS && !same(to, stretch, st, s->step.at); i++)
-        if (same(&s->graphs[i], stretch, st, s->step.at) || s->graphs[i].last < to->last) to = &s->graphs[i];
-    if (!same(to, stretch, st, s->step.at)) {
-        drop(d, to);
+    for (int i = 0; i < CUDA_GRAPHS && !is_same_run(to, stretch, st, s->step.at); i++)
+        if (is_same_run(&s->graphs[i], stretch, st, s->step.at) || s->graphs[i].last < to->last) to = &s->graphs[i];
+    if (!is_same_run(to, stretch, st, s->step.at)) {
+        drop_graph(d, to);
         to->stretch = stretch;
         to->step = s->step.at;
         memcpy(to->n, st->n, sizeof to->n);

@@ -17,7 +17,7 @@ static int send_constants(cuda_device *d, const program *p, tensor *to, err *e)
     uint64_t all = 0;
     for (uint32_t i = 1; i < p->n_tensor; i++) all += cuda_aligned(constant_bytes(&p->tensors[i]));
     d->constant = mem_zero(p->n_tensor, sizeof *d->constant);
-    if (!d->constant) return err_set(e, ERR_MEMORY, "out of memory for a program");
+    if (!d->constant) return err_memory(e, "a program");
     int rc = cuda_take(&d->q, all, "constants", &d->constants, e);
     cu_address at = d->constants;
     for (uint32_t i = 1; i < p->n_tensor && !rc; i++) {
@@ -56,7 +56,7 @@ int cuda_program_send(cuda_device *d, const program *p, err *e)
                          cuda_aligned(ropes);
     if (d->program) return OK;
     packer k = {.host = mem_zero(1, all), .used = cuda_aligned(sizeof *p)};
-    if (!k.host) return err_set(e, ERR_MEMORY, "out of memory for a program");
+    if (!k.host) return err_memory(e, "a program");
     int rc = cuda_take(&d->q, all, "the program", &d->program, e);
     if (!rc) rc = cuda_take(&d->q, variants, "tables of positions", &d->rope_variants, e);
     k.at = d->program;
@@ -87,7 +87,7 @@ int cuda_run_send(cuda_device *d, cuda_segment *s, err *e)
                    slots = p->n_state * sizeof *d->slots;
     const uint64_t all = cuda_aligned(sizeof(run)) + cuda_aligned(held) + cuda_aligned(kv) + cuda_aligned(slots);
     packer k = {.host = mem_zero(1, all), .used = cuda_aligned(sizeof(run))};
-    if (!k.host) return err_set(e, ERR_MEMORY, "out of memory for a segment");
+    if (!k.host) return err_memory(e, "a segment");
     int rc = cuda_take(&d->q, all, "a segment", &s->run, e);
     k.at = s->run;
     if (!rc) {

@@ -20,7 +20,7 @@ static uint64_t reserve(writer *w, uint64_t bytes)
     return at;
 }
 
-static const int32_t *put(writer *w, const int32_t *from, int64_t n)
+static const int32_t *put_ids(writer *w, const int32_t *from, int64_t n)
 {
     if (!from || n <= 0) return NULL;
     const uint64_t bytes = (uint64_t)n * sizeof *from, at = reserve(w, bytes);
@@ -30,12 +30,12 @@ static const int32_t *put(writer *w, const int32_t *from, int64_t n)
 
 static step_rows put_rows(writer *w, const step *st, const step_rows *from, int32_t n)
 {
-    return (step_rows){.token = put(w, from->token, n),
-                       .type = put(w, from->type, n),
-                       .pos = put(w, from->pos, n),
-                       .seq = put(w, from->seq, n),
-                       .seq_len = put(w, from->seq_len, st->n_seq),
-                       .seq_row = put(w, from->seq_row, st->n_seq + 1)};
+    return (step_rows){.token = put_ids(w, from->token, n),
+                       .type = put_ids(w, from->type, n),
+                       .pos = put_ids(w, from->pos, n),
+                       .seq = put_ids(w, from->seq, n),
+                       .seq_len = put_ids(w, from->seq_len, st->n_seq),
+                       .seq_row = put_ids(w, from->seq_row, st->n_seq + 1)};
 }
 
 /* Pages of each group and sequence that it has positions for; the others are not set. */
@@ -149,11 +149,11 @@ int cuda_step_send(cuda_device *d, cuda_segment *s, const step *st, err *e)
     memcpy(to.n, st->n, sizeof to.n);
     to.tok = put_rows(&w, st, &st->tok, st->n[AXIS_TOK]);
     to.enc = put_rows(&w, st, &st->enc, st->n[AXIS_ENC]);
-    to.out = put(&w, st->out, st->n[AXIS_OUT]);
-    to.pool = put(&w, st->pool, st->n[AXIS_SEQ]);
-    to.seq_rope = put(&w, st->seq_rope, (int64_t)p->n_rope * st->n_seq);
-    to.slot_read = put(&w, st->slot_read, st->n_seq);
-    to.slot_write = put(&w, st->slot_write, st->n_seq);
+    to.out = put_ids(&w, st->out, st->n[AXIS_OUT]);
+    to.pool = put_ids(&w, st->pool, st->n[AXIS_SEQ]);
+    to.seq_rope = put_ids(&w, st->seq_rope, (int64_t)p->n_rope * st->n_seq);
+    to.slot_read = put_ids(&w, st->slot_read, st->n_seq);
+    to.slot_write = put_ids(&w, st->slot_write, st->n_seq);
     to.page = put_pages(p, &w, st);
     to.vec = put_vectors(p, &w, st, &to);
     memcpy(s->step.host, &to, sizeof to);

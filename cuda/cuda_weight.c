@@ -101,7 +101,7 @@ int cuda_weights_send(cuda_weights *s, err *e)
     upload *list = mem_zero(s->p->n_weight + 1, sizeof *list);
     ring r = {.rows = NULL};
     uint64_t all = 0, widest = 0;
-    int rc = list ? OK : err_set(e, ERR_MEMORY, "out of memory for a list of weights");
+    int rc = list ? OK : err_memory(e, "a list of weights");
     for (uint32_t i = 0; i < s->p->n_weight && !rc; i++) {
         if (!s->wanted[i]) continue;
         rc = upload_plan(&list[i], &s->p->weights[i], e);
@@ -114,7 +114,7 @@ int cuda_weights_send(cuda_weights *s, err *e)
     for (int i = 0; i < 2 && !rc; i++)
         rc = cuda_done(&s->q, s->q.cu->cuMemHostAlloc((void **)&r.at[i], BUFFER, 0), "taking memory of the host", e);
     r.rows = rc ? NULL : mem_alloc(BUFFER);
-    if (!rc && !r.rows) rc = err_set(e, ERR_MEMORY, "out of memory for loading weights");
+    if (!rc && !r.rows) rc = err_memory(e, "loading weights");
     if (!rc) rc = send_all(s, list, &r, e);
     for (int i = 0; i < 2; i++)
         if (r.at[i]) s->q.cu->cuMemFreeHost(r.at[i]);

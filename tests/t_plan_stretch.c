@@ -148,7 +148,7 @@ static void open_rank(rank *k, dtype type, int ranks, int r, const backend_use *
     k->seg = (segment){.p = k->p, .be = use->be, .out = &k->result, .n_out = 1};
     assert_int_equal(k->p->n_weight, 4);
     assert_ok(use->be->weights_open(&k->weights, k->p, (bool[]){true, true, true, true}, &o, &e), &e);
-    assert_ok(place_segment(&k->seg, max_rows, &e), &e);
+    assert_ok(arena_layout(&k->seg, max_rows, &e), &e);
     assert_int_equal(k->seg.n_stretch, ranks ? 6 : 1);
     assert_ok(use->be->weights_read(k->weights, &e), &e);
     assert_ok(use->be->open(&k->seg.on, k->weights, k->p, max_rows, &cache, &e), &e);

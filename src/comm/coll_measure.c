@@ -150,7 +150,7 @@ static int repeat_all(measurement *m, rank_note *own, double *seconds, err *e)
     return rc;
 }
 
-static int measure(measurement *m, double *seconds, coll_score *to, err *e)
+static int measure_rounds(measurement *m, double *seconds, coll_score *to, err *e)
 {
     const int ranks = m->ranks;
     rank_note own = {0};
@@ -210,7 +210,7 @@ int coll_measure(link_end *l, int channel0, const coll_test *t, void *memory, co
     m.link = l;
     m.job.x = m.x = mem_map(floats);
     coll_open(&m.side, l, channel0, memory, coll_measure_bytes(t, l->rank, l->ranks));
-    int rc = seconds && m.x ? measure(&m, seconds, to, e)
+    int rc = seconds && m.x ? measure_rounds(&m, seconds, to, e)
                             : err_set(e, ERR_MEMORY, "out of memory to measure %s", t->kind->name);
     mem_unmap(m.x, floats);
     mem_free(seconds);

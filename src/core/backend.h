@@ -108,7 +108,7 @@ struct backend {
     int (*open)(dev **d, weight_set *w, const program *p, const int max_rows[AXIS_COUNT], const cache_options *o,
                 err *e);
     void (*close)(dev *d);
-    int (*compile)(dev *d, segment *s, err *e); /* after place_segment; takes memory for the arena too */
+    int (*compile)(dev *d, segment *s, err *e); /* after arena_layout; takes memory for the arena too */
     void (*discard)(dev *d, segment *s);        /* undoes compile; also after it failed */
 
     /* Columns col0 … col0+cols-1 of rows 0 … rows-1 of an input, or of the result of a COLL, from [rows, cols]; whole

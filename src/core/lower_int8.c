@@ -93,7 +93,7 @@ program *lower_int8(const program *p, uint32_t op0, uint32_t op1, bool (*takes)(
     err own = {0};
     lowering l = {.to = program_slice(p, &own), .e = &own};
     l.made = mem_zero(p->n_tensor, sizeof *l.made);
-    int rc = l.to && !l.made ? err_set(&own, ERR_MEMORY, "out of memory for a segment") : own.code;
+    int rc = l.to && !l.made ? err_memory(&own, "a segment") : own.code;
     for (uint32_t i = op0; i < op1 && !rc; i++) {
         program_slice_mark(l.to, p, i);
         const op *o = &p->ops[i];

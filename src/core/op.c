@@ -108,7 +108,7 @@ typedef struct shapes {
     const state *s;
 } shapes;
 
-static const tensor *operand(const program *p, const op *o, int i)
+static const tensor *operand_of(const program *p, const op *o, int i)
 {
     return o->in[i] && o->in[i] < p->n_tensor ? &p->tensors[o->in[i]] : NULL;
 }
@@ -134,7 +134,7 @@ static bool is_matrix(const tensor *t) { return t && t->kind == TENSOR_WEIGHT &&
 
 static const char *check_bias(shapes t, bool cross)
 {
-    const tensor *values = t.b, *table = operand(t.p, t.o, ATTN_TABLE);
+    const tensor *values = t.b, *table = operand_of(t.p, t.o, ATTN_TABLE);
     int64_t heads = t.o->u.attn.heads;
     int bias = t.o->u.attn.bias;
     if (bias < BIAS_NONE || bias >= BIAS_COUNT) return "unknown bias";
@@ -446,9 +446,9 @@ const char *op_check(const program *p, const op *o)
     if (o->kind >= OP_COUNT) return "no such op";
     const shapes t = {.p = p,
                       .o = o,
-                      .a = operand(p, o, 0),
-                      .b = operand(p, o, 1),
-                      .c = operand(p, o, 2),
+                      .a = operand_of(p, o, 0),
+                      .b = operand_of(p, o, 1),
+                      .c = operand_of(p, o, 2),
                       .out = o->out && o->out < p->n_tensor ? &p->tensors[o->out] : NULL,
                       .s = o->state >= 0 && (uint32_t)o->state < p->n_state ? &p->states[o->state] : NULL};
     for (int i = 0; i < 4; i++)

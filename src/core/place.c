@@ -45,7 +45,7 @@ static uint64_t first_fit(const placer *s, uint64_t bytes)
     return at;
 }
 
-static void release(placer *s, uint32_t done)
+static void release_ended(placer *s, uint32_t done)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->n_live; i++)
@@ -101,7 +101,7 @@ static int find_stretches(segment *g, err *e)
     uint32_t n = 1;
     for (uint32_t i = 0; i < p->n_op; i++) n += op_is(&p->ops[i], OPF_COLL);
     g->ends = arena_array(&g->p->mem, n, sizeof *g->ends);
-    if (!g->ends) return err_set(e, ERR_MEMORY, "out of memory for a segment");
+    if (!g->ends) return err_memory(e, "a segment");
     g->n_stretch = 0;
     for (uint32_t i = 0; i < p->n_op; i++)
         if (op_is(&p->ops[i], OPF_COLL)) g->ends[g->n_stretch++] = i;
@@ -109,14 +109,14 @@ static int find_stretches(segment *g, err *e)
     return OK;
 }
 
-int place_segment(segment *g, const int max_rows[AXIS_COUNT], err *e)
+int arena_layout(segment *g, const int max_rows[AXIS_COUNT], err *e)
 {
     program *p = g->p;
     placer s = {.p = p,
                 .last = mem_array(p->n_tensor, sizeof *s.last),
                 .live = mem_array(5 * (size_t)p->n_op + g->n_in + 1, sizeof *s.live)};
     uint32_t first = 0, next = 0; /* of a run, and after it */
-    int rc = s.last && s.live ? find_stretches(g, e) : err_set(e, ERR_MEMORY, "out of memory for the memory plan");
+    int rc = s.last && s.live ? find_stretches(g, e) : err_memory(e, "the memory plan");
     uint64_t bytes;
     if (rc) goto done;
     find_last(&s, g);
@@ -140,7 +140,7 @@ int place_segment(segment *g, const int max_rows[AXIS_COUNT], err *e)
                 insert(&s, (block){p->tensors[out].off, bytes, s.last[out]});
             }
         }
-        release(&s, i);
+        release_ended(&s, i);
     }
     g->act_bytes = (s.top + ALIGN - 1) / ALIGN * ALIGN;
 done:

@@ -8,4 +8,4 @@
  * when their lives do not overlap. An op with OPF_IN_PLACE writes over its first operand when nothing reads that
  * later. The result of a fusable run (core/fuse.h) lies apart from the inputs of the run if that does not make the
  * arena larger. s->in lie at the beginning; s->out and tensors that nothing reads live to the end. */
-int place_segment(segment *s, const int max_rows[AXIS_COUNT], err *e);
+int arena_layout(segment *s, const int max_rows[AXIS_COUNT], err *e);

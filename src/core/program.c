@@ -10,13 +10,13 @@
 enum { FIRST_CAP = 32, DIM_MAX = INT32_MAX };
 
 /* Room for one more element: capacities are FIRST_CAP times powers of two, so the count alone says when to grow. */
-static bool grow(program *p, void **array, uint32_t n, size_t size, err *e)
+static bool grow_array(program *p, void **array, uint32_t n, size_t size, err *e)
 {
     bool full = n == 0 || (n >= FIRST_CAP && (n & (n - 1)) == 0);
     if (!full) return true;
     void *more = arena_array(&p->mem, n ? (size_t)n * 2 : FIRST_CAP, size);
     if (!more) {
-        err_set(e, ERR_MEMORY, "out of memory while building the program");
+        err_memory(e, "the program");
         return false;
     }
     if (n) memcpy(more, *array, n * size);
@@ -28,10 +28,10 @@ program *program_new(err *e)
 {
     program *p = mem_zero(1, sizeof *p);
     if (!p) {
-        err_set(e, ERR_MEMORY, "out of memory for a program");
+        err_memory(e, "a program");
         return NULL;
     }
-    if (!grow(p, (void **)&p->tensors, 0, sizeof *p->tensors, e)) {
+    if (!grow_array(p, (void **)&p->tensors, 0, sizeof *p->tensors, e)) {
         program_free(p);
         return NULL;
     }
@@ -71,7 +71,7 @@ program *program_slice(const program *p, err *e)
     }
     if (!s || !s->tensors || !s->weights || !s->cuts) {
         program_free(s);
-        err_set(e, ERR_MEMORY, "out of memory for a segment");
+        err_memory(e, "a segment");
         return NULL;
     }
     memcpy(s->tensors, p->tensors, p->n_tensor * sizeof *s->tensors);
@@ -132,9 +132,9 @@ ref program_tensor(program *p, const tensor *t, err *e)
             t->rank > 2)
             return err_set(e, ERR_SPEC, "tensor %s does not have the shape of its weight", name), 0;
     }
-    if (!grow(p, (void **)&p->tensors, p->n_tensor, sizeof *p->tensors, e)) return 0;
+    if (!grow_array(p, (void **)&p->tensors, p->n_tensor, sizeof *p->tensors, e)) return 0;
     char *own = arena_str(&p->mem, name);
-    if (!own) return err_set(e, ERR_MEMORY, "out of memory while building the program"), 0;
+    if (!own) return err_memory(e, "the program"), 0;
     p->tensors[p->n_tensor] = *t;
     p->tensors[p->n_tensor].name = own;
     return p->n_tensor++;
@@ -201,12 +201,12 @@ uint32_t program_weight(program *p, const weight *w, err *e)
         err_set(e, ERR_SPEC, "weight %s: expected %" PRId64 " rows, its pieces have %" PRId64, w->name, w->rows, sum);
         return UINT32_MAX;
     }
-    if (!grow(p, (void **)&p->weights, p->n_weight, sizeof *p->weights, e)) return UINT32_MAX;
+    if (!grow_array(p, (void **)&p->weights, p->n_weight, sizeof *p->weights, e)) return UINT32_MAX;
     weight own = *w;
     own.name = arena_str(&p->mem, w->name ? w->name : "?");
     own.pieces = arena_array(&p->mem, w->n_piece, sizeof *w->pieces);
     if (!own.name || !own.pieces) {
-        err_set(e, ERR_MEMORY, "out of memory while building the program");
+        err_memory(e, "the program");
         return UINT32_MAX;
     }
     memcpy(own.pieces, w->pieces, w->n_piece * sizeof *w->pieces);
@@ -223,7 +223,7 @@ uint32_t program_window(program *slice, uint32_t of, const weight_range *at, err
                   .col0 = at->col0,
                   .cols = at->cols,
                   .parts = at->parts};
-    if (!grow(slice, (void **)&slice->weights, slice->n_weight, sizeof *slice->weights, e)) return UINT32_MAX;
+    if (!grow_array(slice, (void **)&slice->weights, slice->n_weight, sizeof *slice->weights, e)) return UINT32_MAX;
     if (weight_window(&own, &slice->of->weights[of], e)) return UINT32_MAX;
     slice->weights[slice->n_weight] = own;
     return slice->n_weight++;
@@ -232,7 +232,7 @@ uint32_t program_window(program *slice, uint32_t of, const weight_range *at, err
 static int add_state(program *p, const state *s, uint32_t group, err *e)
 {
     if (p->n_state >= INT16_MAX) return err_set(e, ERR_LIMIT, "more than %d states", INT16_MAX);
-    if (!grow(p, (void **)&p->states, p->n_state, sizeof *p->states, e)) return ERR_MEMORY;
+    if (!grow_array(p, (void **)&p->states, p->n_state, sizeof *p->states, e)) return ERR_MEMORY;
     p->states[p->n_state] = *s;
     p->states[p->n_state].group = (uint8_t)group;
     return (int)p->n_state++;
@@ -264,11 +264,11 @@ int program_state(program *p, const state *s, err *e)
 
 int program_bound(program *p, const bound *b, err *e)
 {
-    if (!grow(p, (void **)&p->bounds, p->n_bound, sizeof *p->bounds, e)) return ERR_MEMORY;
+    if (!grow_array(p, (void **)&p->bounds, p->n_bound, sizeof *p->bounds, e)) return ERR_MEMORY;
     bound own = *b;
     float *values = b->n ? arena_array(&p->mem, b->n, sizeof *values) : NULL;
     own.name = arena_str(&p->mem, b->name);
-    if (!own.name || (b->n && !values)) return err_set(e, ERR_MEMORY, "out of memory while building the program");
+    if (!own.name || (b->n && !values)) return err_memory(e, "the program");
     if (b->n) memcpy(values, b->values, b->n * sizeof *values);
     own.values = values;
     p->bounds[p->n_bound++] = own;
@@ -295,13 +295,13 @@ int program_rope(program *p, const rope_params *rp, int ctx, err *e)
 {
     for (uint32_t i = 0; i < p->n_rope; i++)
         if (params_same(&p->ropes[i].params, rp) && p->ropes[i].ctx == ctx) return (int)i;
-    if (!grow(p, (void **)&p->ropes, p->n_rope, sizeof *p->ropes, e)) return ERR_MEMORY;
+    if (!grow_array(p, (void **)&p->ropes, p->n_rope, sizeof *p->ropes, e)) return ERR_MEMORY;
     rope_params own = *rp;
     const float **factors[2] = {&own.short_factor, &own.long_factor};
     for (int i = 0; i < 2; i++) {
         if (!*factors[i] || rp->dims < 2 || rp->dims > ROPE_DIMS_MAX) continue;
         float *copy = arena_array(&p->mem, (size_t)rp->dims / 2, sizeof *copy);
-        if (!copy) return err_set(e, ERR_MEMORY, "out of memory while building the program");
+        if (!copy) return err_memory(e, "the program");
         memcpy(copy, *factors[i], (size_t)(rp->dims / 2) * sizeof *copy);
         *factors[i] = copy;
     }
@@ -317,7 +317,7 @@ int program_op(program *p, const op *o, err *e)
         return err_set(e, ERR_SPEC, "op %u %s (%s, layer %d): %s", p->n_op,
                        o->kind < OP_COUNT ? op_info[o->kind].name : "?", name, o->layer, wrong);
     }
-    if (!grow(p, (void **)&p->ops, p->n_op, sizeof *p->ops, e)) return ERR_MEMORY;
+    if (!grow_array(p, (void **)&p->ops, p->n_op, sizeof *p->ops, e)) return ERR_MEMORY;
     p->ops[p->n_op++] = *o;
     if (o->kind == OP_ROUTE) p->n_used = o->u.route.used;
     if (o->kind == OP_ATTN && o->u.attn.ahead && p->tensors[o->out].axis == p->states[o->state].axis)

@@ -83,7 +83,7 @@ int program_finish(program *p, err *e)
     uint32_t *last = mem_array(p->n_tensor, sizeof *last);
     uint8_t *flags = mem_zero((size_t)p->n_tensor + p->n_op, 1);
     p->cuts = arena_array(&p->mem, (size_t)p->n_op * 2 + 1, sizeof *p->cuts);
-    if (!last || !flags || !p->cuts) rc = err_set(e, ERR_MEMORY, "out of memory while building the program");
+    if (!last || !flags || !p->cuts) rc = err_memory(e, "the program");
     if (!rc) rc = check_assignment(p, flags, e);
     if (!rc) {
         find_last_use(p, last);

@@ -185,7 +185,7 @@ int rope_init(rope_set *r, const rope_params *p, int ctx, err *e)
     int rc = check_params(p, ctx, e);
     if (rc) return rc;
     r->variant = mem_zero(VARIANTS_MAX, sizeof *r->variant);
-    if (!r->variant) return err_set(e, ERR_MEMORY, "out of memory for rope tables");
+    if (!r->variant) return err_memory(e, "rope tables");
     r->cap = VARIANTS_MAX;
     return 0;
 }

@@ -25,7 +25,7 @@ static void pad(const scan_columns *c, int64_t n)
     }
 }
 
-static float take(const float *from, int64_t n, float *to)
+static float copy_and_max(const float *from, int64_t n, float *to)
 {
     float most = -INFINITY;
     for (int64_t i = 0; i < n; i++) most = fm_max(to[i] = fm_max(from[i], -INFINITY), most);
@@ -90,7 +90,8 @@ static double erase(const float *by, int64_t n, float low, float *key, float *we
     return sum(weight, NULL, n, sums);
 }
 
-static int64_t keep(const float *by, int64_t n, float low, float high, const scan_columns *from, const scan_columns *to)
+static int64_t keep_between(const float *by, int64_t n, float low, float high, const scan_columns *from,
+                            const scan_columns *to)
 {
     int64_t held = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -115,4 +116,4 @@ static void distance(const float *key, int64_t n, float from, float *to)
     for (; n % SCAN_LANES; n++) to[n] = -INFINITY;
 }
 
-const scan_ops scan_reference = {best, take, mask, weigh, sum, above, erase, keep, bends, distance};
+const scan_ops scan_reference = {best, copy_and_max, mask, weigh, sum, above, erase, keep_between, bends, distance};

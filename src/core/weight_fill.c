@@ -174,7 +174,7 @@ static void release_units(const weight_fill *f, int64_t from, int64_t to)
     if (last) file_release(low, (size_t)(high - low));
 }
 
-static void fill(const weight_fill *f, int64_t from, int64_t to, uint8_t *out, void *scratch, int64_t *beyond)
+static void fill_units(const weight_fill *f, int64_t from, int64_t to, uint8_t *out, void *scratch, int64_t *beyond)
 {
     if (f->method == FILL_PANELS)
         for (int64_t p = from; p < to; p++, out += f->unit_bytes) copy_panel(f, p, out);
@@ -214,7 +214,7 @@ static int64_t fill_share(const weight_fill *f, int64_t each, void *scratch)
 #pragma omp for schedule(dynamic) nowait
     for (int64_t at = f->from; at < f->to; at += each) {
         int64_t to = at + each < f->to ? at + each : f->to;
-        if (scratch) fill(f, at, to, f->out + (uint64_t)(at - f->from) * f->unit_bytes, scratch, &beyond);
+        if (scratch) fill_units(f, at, to, f->out + (uint64_t)(at - f->from) * f->unit_bytes, scratch, &beyond);
         release_units(f, at, to);
     }
     return beyond;

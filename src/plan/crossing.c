@@ -34,7 +34,7 @@ int find_crossings(plan *l, err *e)
 {
     const program *p = l->p;
     l->cross = mem_array((size_t)p->n_op + 1, sizeof *l->cross);
-    if (!l->cross) return err_set(e, ERR_MEMORY, "out of memory for the plan");
+    if (!l->cross) return err_memory(e, "the plan");
     for (uint32_t i = 0; i < p->n_op; i++) {
         crossing c = {.t = p->ops[i].out, .from = group_at(l, i)};
         const plan_group *g = &l->groups[c.from];
@@ -81,13 +81,13 @@ int list_parts(plan *l, err *e)
 {
     for (int i = 0; i < l->n; i++) {
         plan_rank *r = &l->ranks[i];
-        r->gives = mem_array((size_t)l->n_cross + 1, sizeof *r->gives);
-        r->takes = mem_array((size_t)l->n_cross + 1, sizeof *r->takes);
-        if (!r->gives || !r->takes) return err_set(e, ERR_MEMORY, "out of memory for the plan");
+        r->sends = mem_array((size_t)l->n_cross + 1, sizeof *r->sends);
+        r->receives = mem_array((size_t)l->n_cross + 1, sizeof *r->receives);
+        if (!r->sends || !r->receives) return err_memory(e, "the plan");
         for (uint32_t k = 0; k < l->n_cross; k++) {
-            r->gives[k] = given(l, r, k);
-            r->takes[k] = i == l->results_to ? l->cross[k].entry >= 0 && is_on_nodes(l, &l->groups[l->cross[k].from])
-                                             : reads(l, r, k);
+            r->sends[k] = given(l, r, k);
+            r->receives[k] = i == l->results_to ? l->cross[k].entry >= 0 && is_on_nodes(l, &l->groups[l->cross[k].from])
+                                                : reads(l, r, k);
         }
     }
     return OK;
@@ -99,11 +99,11 @@ int list_edges(const plan *l, plan_rank *r, err *e)
     segment *s = &r->seg;
     s->in = arena_array(&s->p->mem, (size_t)l->n_cross + 1, sizeof *s->in);
     s->out = arena_array(&s->p->mem, (size_t)l->n_cross + 1, sizeof *s->out);
-    if (!s->in || !s->out) return err_set(e, ERR_MEMORY, "out of memory for the plan");
+    if (!s->in || !s->out) return err_memory(e, "the plan");
     for (uint32_t k = 0; k < l->n_cross; k++) {
         const crossing *c = &l->cross[k];
-        if (r->takes[k]) s->in[s->n_in++] = (edge){c->t, c->from};
-        if (r->gives[k].t) s->out[s->n_out++] = r->gives[k].t;
+        if (r->receives[k]) s->in[s->n_in++] = (edge){c->t, c->from};
+        if (r->sends[k].t) s->out[s->n_out++] = r->sends[k].t;
     }
     return OK;
 }

@@ -12,8 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory for the program of a rank"); }
-
 /* ---- tensors of a rank */
 
 ref cut_part_like(program *p, ref t, const char *more, cut_range columns, err *e)
@@ -48,7 +46,8 @@ ref cut_columns_of(cut *c, int rank, ref t, cut_range want, int16_t layer, err *
 static cut_coll *add_coll(cut *c, uint8_t how, ref t, err *e)
 {
     cut_range *of = arena_array(&c->rank[0].p->mem, (size_t)c->s->ranks, sizeof *of);
-    if (!of || !mem_grow((void **)&c->colls, &c->cap_coll, c->n_coll + 1, sizeof *c->colls)) return no_memory(e), NULL;
+    if (!of || !mem_grow((void **)&c->colls, &c->cap_coll, c->n_coll + 1, sizeof *c->colls))
+        return err_memory(e, "the program of a rank"), NULL;
     cut_coll *k = &c->colls[c->n_coll++];
     *k = (cut_coll){.how = how, .t = t, .of = of};
     return k;
@@ -128,7 +127,7 @@ static ref new_constant(program *p, ref t, const weight_range *w, err *e)
 {
     tensor k = p->tensors[t];
     float *values = arena_array(&p->mem, (size_t)w->rows, sizeof *values);
-    if (!values) return no_memory(e), 0;
+    if (!values) return err_memory(e, "the program of a rank"), 0;
     for (int64_t n = 0; n < w->rows; n++) values[n] = k.data[w->row0 + n / w->run * w->stride + n % w->run];
     k.dim[0] = w->rows;
     k.data = values;
@@ -158,7 +157,7 @@ ref cut_window(rank_program *to, ref t, weight_range w, err *e)
     const ref window = new_window(to->p, t, &w, e);
     if (!window) return 0;
     if (!mem_grow((void **)&to->windows, &to->cap_window, to->n_window + 1, sizeof *to->windows))
-        return no_memory(e), 0;
+        return err_memory(e, "the program of a rank"), 0;
     to->windows[to->n_window++] = (window_entry){t, window, w};
     return window;
 }
@@ -224,7 +223,7 @@ static void divide_op(const cut *c, int rank, op *o, cut_range out)
 }
 
 /* Operand k of op o for columns `out`, on a rank; 0 on error. */
-static ref operand(cut *c, int rank, const op *o, int k, uint8_t take, cut_range out, err *e)
+static ref operand_on_rank(cut *c, int rank, const op *o, int k, uint8_t take, cut_range out, err *e)
 {
     const program *p = c->s->p;
     const ref t = o->in[k];
@@ -259,7 +258,7 @@ static int add_columns(cut *c, int rank, const op *o, const cut_rule *r, err *e)
     if (out.from == out.to) return OK;
     for (int k = 0; k < 4; k++) {
         if (r->in[k] == TAKE_NOTHING) continue;
-        own.in[k] = operand(c, rank, o, k, r->in[k], out, e);
+        own.in[k] = operand_on_rank(c, rank, o, k, r->in[k], out, e);
         if (!own.in[k]) return e->code;
     }
     divide_op(c, rank, &own, out);
@@ -332,9 +331,9 @@ static int open_rank(cut *c, rank_program *r, err *e)
     r->p = program_slice(p, e);
     r->part = mem_zero(p->n_tensor, sizeof *r->part);
     r->base = mem_zero(p->n_tensor, sizeof *r->base);
-    if (!r->p || !r->part || !r->base) return r->p ? no_memory(e) : e->code;
+    if (!r->p || !r->part || !r->base) return r->p ? err_memory(e, "the program of a rank") : e->code;
     state *own = arena_array(&r->p->mem, (size_t)p->n_state + 1, sizeof *own);
-    if (!own) return no_memory(e);
+    if (!own) return err_memory(e, "the program of a rank");
     if (p->n_state) memcpy(own, p->states, p->n_state * sizeof *own);
     r->p->states = own;
     return OK;
@@ -350,13 +349,13 @@ static void mark_inputs(cut *c)
 int cut_open(cut **out, const cut_shape *s, bool (*takes)(dtype type), err *e)
 {
     cut *c = *out = mem_zero(1, sizeof *c);
-    if (!c) return no_memory(e);
+    if (!c) return err_memory(e, "the program of a rank");
     c->s = s;
     c->takes = takes;
     c->rank = mem_zero((size_t)s->ranks, sizeof *c->rank);
     c->has = mem_zero(s->p->n_tensor, sizeof *c->has);
     c->vectors = mem_zero(s->p->n_tensor, sizeof *c->vectors);
-    if (!c->rank || !c->has || !c->vectors) return no_memory(e);
+    if (!c->rank || !c->has || !c->vectors) return err_memory(e, "the program of a rank");
     int rc = cut_borders_open(&c->b, s, e);
     for (int r = 0; r < s->ranks && !rc; r++) rc = open_rank(c, &c->rank[r], e);
     mark_inputs(c);

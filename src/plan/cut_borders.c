@@ -157,7 +157,7 @@ static int64_t border(const cut_shape *s, int rank, int64_t n, int64_t step)
 }
 
 /* Whether borders at multiples of `step` shift none by more than a twentieth of a rank's part. */
-static bool near(const cut_shape *s, int64_t n, int64_t step)
+static bool shifts_little(const cut_shape *s, int64_t n, int64_t step)
 {
     const double most = (double)n / s->ranks / 20;
     for (int r = 1; r < s->ranks; r++)
@@ -182,7 +182,7 @@ static cut_range cut_divide(const cut_shape *s, int rank, int64_t n, int64_t gra
     int64_t step = grain;
     for (int64_t e = even; e > 1; e = e > PANEL ? PANEL : 1) {
         const int64_t rather = multiple(grain, e, n);
-        if (rather >= n || !near(s, n, rather)) continue;
+        if (rather >= n || !shifts_little(s, n, rather)) continue;
         step = rather;
         break;
     }
@@ -272,8 +272,7 @@ int cut_borders_open(cut_borders **out, const cut_shape *s, err *e)
         b->writer = mem_zero(p->n_tensor, sizeof *b->writer);
         b->queries = mem_zero((size_t)p->n_state + 1, sizeof *b->queries);
     }
-    if (!b || !b->of || !b->range || !b->writer || !b->queries)
-        return err_set(e, ERR_MEMORY, "out of memory for the borders of a group");
+    if (!b || !b->of || !b->range || !b->writer || !b->queries) return err_memory(e, "the borders of a group");
     for (ref t = 0; t < p->n_tensor; t++) b->of[t] = (class){.parent = t, .grain = 1, .wish = 1, .state = -1};
     for (uint32_t i = s->op0; i < s->op1; i++) b->writer[p->ops[i].out] = i + 1;
     b->writer[0] = 0;

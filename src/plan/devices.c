@@ -114,7 +114,7 @@ static int make_room(device_list *l, const char *text, err *e)
     for (const char *c = text; *c; c++) most += strchr(";&|", *c) != NULL;
     l->text = mem_str(text);
     l->all = mem_array(most, sizeof *l->all);
-    return l->text && l->all ? OK : err_set(e, ERR_MEMORY, "out of memory for the list of devices");
+    return l->text && l->all ? OK : err_memory(e, "the list of devices");
 }
 
 int device_list_parse(device_list *l, const char *text, const backend_use *backends, err *e)

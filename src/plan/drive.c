@@ -37,7 +37,7 @@ static void encode_rows(const plan_rank *r, const float *rows, int64_t cols, int
     const plan *l = r->of;
     const wire_ops *w = backend_wire(r->seg.be);
     const uint64_t bytes = passed_bytes(l, cols, 1);
-    for (int64_t i = 0; i < n; i++, to += bytes) w->encode(l->wire, l->joins.group, rows + i * cols, cols, to);
+    for (int64_t i = 0; i < n; i++, to += bytes) w->encode(l->wire, l->reduction.group, rows + i * cols, cols, to);
 }
 
 static void decode_rows(const plan_rank *r, const uint8_t *from, int64_t cols, int64_t n, float *rows)
@@ -45,7 +45,7 @@ static void decode_rows(const plan_rank *r, const uint8_t *from, int64_t cols, i
     const plan *l = r->of;
     const wire_ops *w = backend_wire(r->seg.be);
     const uint64_t bytes = passed_bytes(l, cols, 1);
-    for (int64_t i = 0; i < n; i++, from += bytes) w->decode(l->wire, l->joins.group, from, cols, rows + i * cols);
+    for (int64_t i = 0; i < n; i++, from += bytes) w->decode(l->wire, l->reduction.group, from, cols, rows + i * cols);
 }
 
 /* Columns of an input that one rank wrote. After *rc is set, what comes from elsewhere is still taken. */
@@ -53,7 +53,7 @@ static void put_part(plan *l, rank_lane *a, flight *f, uint32_t k, int from, int
 {
     const segment *s = &a->seg;
     const plan_rank *giver = &l->ranks[from];
-    const int64_t col0 = giver->gives[k].columns.from, cols = giver->gives[k].columns.to - col0;
+    const int64_t col0 = giver->sends[k].columns.from, cols = giver->sends[k].columns.to - col0;
     const int64_t rows = f->st->n[l->p->tensors[l->cross[k].t].axis];
     const bool here = is_here(l, giver);
     const void *bytes = here ? passed_at(l, f, k, col0) : NULL;
@@ -76,9 +76,9 @@ static int put_inputs(plan *l, rank_lane *a, flight *f, err *e)
     for (uint32_t k = 0; k < l->n_cross; k++) {
         const crossing *c = &l->cross[k];
         const plan_group *from = &l->groups[c->from];
-        if (!f->st->n[l->p->tensors[c->t].axis] || !a->of->takes[k]) continue;
+        if (!f->st->n[l->p->tensors[c->t].axis] || !a->of->receives[k]) continue;
         for (int i = from->rank0; i < from->rank0 + from->ranks; i++)
-            if (l->ranks[i].gives[k].t) put_part(l, a, f, k, i, &rc, e);
+            if (l->ranks[i].sends[k].t) put_part(l, a, f, k, i, &rc, e);
     }
     return rc;
 }
@@ -87,7 +87,7 @@ static int put_inputs(plan *l, rank_lane *a, flight *f, err *e)
 static int get_rows(const plan *l, const rank_lane *a, const flight *f, uint32_t k, int64_t row0, int64_t rows, err *e)
 {
     const segment *s = &a->seg;
-    const cut_part *part = &a->of->gives[k];
+    const cut_part *part = &a->of->sends[k];
     const int64_t width = tensor_count(&l->p->tensors[l->cross[k].t]), cols = part->columns.to - part->columns.from;
     float *to = f->result[l->cross[k].entry] + row0 * width;
     if (cols == width) return s->be->act_get(s->on, s, part->t, row0, rows, to, e);
@@ -120,7 +120,7 @@ static void get_outputs(plan *l, rank_lane *a, flight *f, int *rc, err *e)
     if (!*rc) *rc = far_enter(a, e);
     for (uint32_t k = 0; k < l->n_cross; k++) {
         const crossing *c = &l->cross[k];
-        const cut_part *part = &r->gives[k];
+        const cut_part *part = &r->sends[k];
         const int64_t rows = f->st->n[l->p->tensors[c->t].axis];
         if (!part->t || !rows) continue;
         float *to = c->read_by_device || c->divided ? passed_at(l, f, k, part->columns.from) : NULL;
@@ -286,7 +286,7 @@ static int flight_open(const plan *l, flight *f, err *e)
         if (is_kept(&l->cross[k])) ok = (f->passed[k] = rows_of(l, l->cross[k].t)) != NULL;
     for (int i = ENTRY_HEAD; i < ENTRY_COUNT && ok; i++)
         if (l->p->entries[i].out && l->self < 0) ok = (f->result[i] = rows_of(l, l->p->entries[i].out)) != NULL;
-    return ok ? results_open(l, f, e) : err_set(e, ERR_MEMORY, "out of memory for steps under way");
+    return ok ? results_open(l, f, e) : err_memory(e, "steps under way");
 }
 
 /* Where rows pass coded: memory for those of any crossing. */
@@ -299,7 +299,7 @@ static int open_plain(const plan *l, plan_rank *r, err *e)
     bool ok = true;
     for (int i = 0; i < r->n_lane && r->plain_bytes; i++)
         ok = (r->lane[i].plain = mem_map(r->plain_bytes)) != NULL && ok;
-    return ok ? OK : err_set(e, ERR_MEMORY, "out of memory for rows between devices");
+    return ok ? OK : err_memory(e, "rows between devices");
 }
 
 static int start_lanes(plan_rank *r, err *e)
@@ -316,7 +316,7 @@ static int start_lanes(plan_rank *r, err *e)
 int drive_open(plan *l, err *e)
 {
     l->flights = mem_zero((size_t)l->in_flight, sizeof *l->flights);
-    int rc = l->flights ? OK : err_set(e, ERR_MEMORY, "out of memory for steps under way");
+    int rc = l->flights ? OK : err_memory(e, "steps under way");
     for (int i = 0; i < l->in_flight && !rc; i++) rc = flight_open(l, &l->flights[i], e);
     for (int i = 0; i < l->n_group && !rc; i++) rc = rank_exchange_open(l, &l->groups[i], e);
     for (int i = 0; i < l->n && !rc; i++)

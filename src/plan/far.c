@@ -18,8 +18,8 @@ static uint64_t most_bytes(const plan *l, ref t, int64_t cols)
 /* Of one crossing, from rank a to rank b. */
 static uint64_t crossing_bytes(const plan *l, const plan_rank *a, const plan_rank *b, uint32_t k)
 {
-    const cut_part *part = &a->gives[k];
-    if (!part->t || !b->takes[k]) return 0;
+    const cut_part *part = &a->sends[k];
+    if (!part->t || !b->receives[k]) return 0;
     if (b - l->ranks == l->results_to) return result_bytes_max(l, a, k);
     return passed_bytes(l, part->columns.to - part->columns.from, l->max_rows[l->p->tensors[l->cross[k].t].axis]);
 }

@@ -86,7 +86,7 @@ static int divide(plan *l, const uint8_t *open, err *e)
 int divide_layers(plan *l, err *e)
 {
     uint8_t *open = mem_zero((size_t)l->p->n_op + 1, 1);
-    if (!open) return err_set(e, ERR_MEMORY, "out of memory for the plan");
+    if (!open) return err_memory(e, "the plan");
     program_open_states(l->p, open);
     int rc = divide(l, open, e);
     mem_free(open);

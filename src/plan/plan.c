@@ -38,7 +38,7 @@ static int cut_group(plan *l, plan_group *g, err *e)
                            .op1 = g->op1,
                            .ranks = g->ranks,
                            .share = g->share,
-                           .reduces = l->joins.codec,
+                           .reduces = l->reduction.codec,
                            .whole_experts = l->asked.choices.experts == EXPERTS_WHOLE};
     if (g->ranks == 1) return OK;
     int rc = cut_open(&g->by_columns, &g->shape, group_takes(l, g), e);
@@ -73,7 +73,7 @@ static int rank_open(plan *l, plan_rank *r, const weight_options *o, err *e)
     const program *p = g->by_columns ? cut_program(g->by_columns, r->index) : l->p;
     s->p = lower_int8(p, g->by_columns ? 0 : g->op0, g->by_columns ? p->n_op : g->op1, takes_of(l, r), e);
     int rc = s->p ? list_edges(l, r, e) : e->code;
-    if (!rc) rc = place_segment(s, l->max_rows, e);
+    if (!rc) rc = arena_layout(s, l->max_rows, e);
     if (!rc) rc = l->borrows ? share_weights(l, r, o, e) : open_weights(l, r, o, e);
     const uint64_t bytes = rc || l->borrows ? 0 : r->weights->bytes;
     if (!rc && l->asked.may_take) rc = l->asked.may_take(l->asked.ctx, bytes + s->act_bytes, e);
@@ -161,7 +161,7 @@ static int add_devices(plan *l, const plan_options *o, err *e)
     l->groups = mem_zero((size_t)l->n_group, sizeof *l->groups);
     l->ranks = mem_zero((size_t)n, sizeof *l->ranks);
     l->shares = mem_array((size_t)n, sizeof *l->shares);
-    if (!l->groups || !l->ranks || !l->shares) return err_set(e, ERR_MEMORY, "out of memory for the plan");
+    if (!l->groups || !l->ranks || !l->shares) return err_memory(e, "the plan");
     l->groups[0].is_end = front;
     l->groups[l->n_group - 1].is_end = back;
     l->results_to = back && away ? n - 1 : -1;
@@ -194,7 +194,7 @@ int plan_open(plan **out, const program *p, const plan_options *o, err *e)
 {
     *out = NULL;
     plan *l = mem_zero(1, sizeof *l);
-    if (!l) return err_set(e, ERR_MEMORY, "out of memory for the plan");
+    if (!l) return err_memory(e, "the plan");
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->changed, NULL);
     l->p = p;
@@ -205,8 +205,8 @@ int plan_open(plan **out, const program *p, const plan_options *o, err *e)
     l->borrows = o->shares != NULL;
     l->first = o->backends[0].be;
     l->far = o->far;
-    int rc = reduction_of(&l->joins, &o->choices, e);
-    if (!rc && o->choices.experts == EXPERTS_WHOLE && !l->joins.codec)
+    int rc = reduction_of(&l->reduction, &o->choices, e);
+    if (!rc && o->choices.experts == EXPERTS_WHOLE && !l->reduction.codec)
         rc = err_set(e, ERR_USAGE, "--experts whole: only where ranks add up their parts: give --reduce f32 or int8");
     if (!rc) rc = add_devices(l, o, e);
     if (!rc) add_lanes(l, o);
@@ -263,8 +263,8 @@ void plan_close(plan *l)
         if (s->on) s->be->close(s->on);
         if (!l->ranks[i].weights || l->ranks[i].weights->p != s->p) program_free(s->p);
         rank_weights_close(l->ranks[i].weights);
-        mem_free(l->ranks[i].gives);
-        mem_free(l->ranks[i].takes);
+        mem_free(l->ranks[i].sends);
+        mem_free(l->ranks[i].receives);
         pthread_cond_destroy(&l->ranks[i].turn);
     }
     for (int i = 0; l->groups && i < l->n_group; i++) cut_close(l->groups[i].by_columns);
@@ -391,7 +391,7 @@ const char *plan_reduces(const plan *l)
     bool any = false;
     for (int i = 0; i < l->n_group; i++)
         for (uint32_t k = 0; k < l->groups[i].n_coll; k++) any = any || l->groups[i].colls[k].how == COLL_REDUCE;
-    return any ? l->joins.codec->name : NULL;
+    return any ? l->reduction.codec->name : NULL;
 }
 
 const char *plan_wire(const plan *l)

@@ -48,7 +48,7 @@ static void add_state(const cache_options *cache, own_ops own, const op *o, bool
 static int add_bytes(const plan *l, own_ops own, plan_part *to, err *e)
 {
     bool *counted = mem_zero((size_t)own.p->n_weight + own.p->n_state + 1, sizeof *counted);
-    if (!counted) return err_set(e, ERR_MEMORY, "out of memory for what devices have");
+    if (!counted) return err_memory(e, "what devices have");
     for (uint32_t i = own.op0; i < own.op1; i++) {
         add_weights(own, &own.p->ops[i], counted, to);
         add_state(&l->cache, own, &own.p->ops[i], counted + own.p->n_weight, to);
@@ -131,7 +131,7 @@ static void set_runs(const cut_borders *b, const cut_shape *s, plan_part *parts)
 int plan_parts(const plan *l, plan_part **out, err *e)
 {
     plan_part *parts = *out = mem_zero((size_t)l->n, sizeof *parts);
-    int rc = parts ? OK : err_set(e, ERR_MEMORY, "out of memory for what devices have");
+    int rc = parts ? OK : err_memory(e, "what devices have");
     for (int i = 0; i < l->n && !rc; i++) rc = add_bytes(l, ops_of(l, &l->ranks[i]), &parts[i], e);
     for (int i = 0; i < plan_groups(l) && !rc; i++) {
         const plan_group *g = &l->groups[i];

@@ -107,9 +107,9 @@ typedef struct edge_shown {
 /* Of a reduction: the partial sums of one rank, in a step of one row. */
 static void set_reduction(const plan *l, const plan_group *g, const tensor *t, edge_shown *to)
 {
-    const coll_job j = reduction_job(&l->joins, 1, tensor_count(t), g->ranks);
+    const coll_job j = reduction_job(&l->reduction, 1, tensor_count(t), g->ranks);
     to->kind = "reduce";
-    to->codec = l->joins.codec->name;
+    to->codec = l->reduction.codec->name;
     to->algorithm = j.kind->name;
     to->hops = j.kind->hops(g->ranks);
     to->bytes = (uint64_t)wire_bytes(j.partial, j.group, j.cols);
@@ -138,7 +138,7 @@ static bool group_reads(const plan *l, int group, uint32_t k)
 {
     const plan_group *g = &l->groups[group];
     for (int i = 0; i < g->ranks; i++)
-        if (l->ranks[g->rank0 + i].takes[k]) return true;
+        if (l->ranks[g->rank0 + i].receives[k]) return true;
     return false;
 }
 
@@ -148,7 +148,7 @@ static uint64_t bytes_of_move(const plan *l, uint32_t k, bool result)
     const plan_group *g = &l->groups[l->cross[k].from];
     uint64_t sum = 0;
     for (int i = g->rank0; i < g->rank0 + g->ranks; i++) {
-        const cut_part *part = &l->ranks[i].gives[k];
+        const cut_part *part = &l->ranks[i].sends[k];
         const int64_t cols = part->columns.to - part->columns.from;
         if (!part->t || (result && !l->ranks[i].node[0])) continue;
         sum += result ? (uint64_t)cols * sizeof(float) : passed_bytes(l, cols, 1);
@@ -229,7 +229,7 @@ static void end_group(edge_lines *s, int group)
     k = &s->sums;
     if (k->n)
         buf_printf(s->out, "group %d: %d ranks; sums in a step: %d, in %s; %.1f KiB a row in all\n", group, g->ranks,
-                   k->n, s->l->joins.codec->name, (double)k->bytes / 1024);
+                   k->n, s->l->reduction.codec->name, (double)k->bytes / 1024);
     *s = (edge_lines){.l = s->l, .out = s->out};
 }
 
@@ -271,7 +271,7 @@ int plan_text(const plan *l, bool dump, buf *out, err *e)
     each_edge(l, add_edge_line, &lines);
     for (int i = 0; i < l->n && dump; i++)
         if (l->ranks[i].seg.on) dump_segment(l, i, out);
-    return out->bad ? err_set(e, ERR_MEMORY, "out of memory for the text of the plan") : OK;
+    return out->bad ? err_memory(e, "the text of the plan") : OK;
 }
 
 /* ---- JSON */
@@ -330,7 +330,7 @@ int plan_json(const plan *l, const double *seconds, json *root, err *e)
     plan_part *parts;
     int rc = plan_parts(l, &parts, e);
     if (rc) return rc;
-    json_add_str(root, "reduce", l->joins.codec ? l->joins.codec->name : "exact");
+    json_add_str(root, "reduce", l->reduction.codec ? l->reduction.codec->name : "exact");
     json_add_str(root, "wire", wire_infos[l->wire].name);
     json *ranks = json_add_array(root, "ranks");
     for (int i = 0; i < plan_devices(l); i++) add_rank(l, i, &parts[i], seconds ? seconds[i] : 0, ranks);

@@ -37,8 +37,8 @@ typedef struct plan_rank {
     int number;            /* of the device notation, -1 none */
     rank_weights *weights; /* NULL: it is elsewhere */
     char node[DEVICE_NODE], name[DEVICE_NAME];
-    cut_part *gives; /* [n_cross] what it has of activations that cross */
-    bool *takes;     /* [n_cross] whether it reads them, written by a group before; or takes them as results */
+    cut_part *sends; /* [n_cross] what it has of activations that cross */
+    bool *receives;  /* [n_cross] whether it reads them, written by a group before; or takes them as results */
     double busy;     /* seconds that it has computed; under the driver's lock */
     double late;     /* pace_keep; of whoever has the turn */
     struct plan *of;
@@ -95,7 +95,7 @@ struct plan {
     const program *p;
     plan_options asked;
     int max_rows[AXIS_COUNT];
-    reduction joins;
+    reduction reduction;
     wire_type wire; /* of what passes between groups */
     cache_options cache;
     plan_group *groups;    /* [n_group] */
@@ -125,7 +125,7 @@ static inline bool is_here(const plan *l, const plan_rank *r)
 /* Bytes of rows that pass between groups; those of one rank's columns. A codec takes no more than floats do. */
 static inline uint64_t passed_bytes(const plan *l, int64_t cols, int64_t rows)
 {
-    return (uint64_t)wire_bytes(l->wire, l->joins.group, cols) * (uint64_t)rows;
+    return (uint64_t)wire_bytes(l->wire, l->reduction.group, cols) * (uint64_t)rows;
 }
 
 static inline plan_group *group_of(const plan *l, const plan_rank *r) { return &l->groups[r->group]; }

@@ -29,7 +29,7 @@ typedef struct exchanging {
     err why;
 } exchanging;
 
-static void fail(exchanging *x, int rc, const err *why)
+static void fail_exchange(exchanging *x, int rc, const err *why)
 {
     if (!rc || x->rc) return;
     x->rc = rc;
@@ -50,7 +50,7 @@ static void put_in(exchanging *x, cut_range c, const void *from)
     turn_take_for_rows(x->a);
     int rc = s->be->act_put(s->on, s, x->o->out, c.from, width_of(c), x->rows, from, &e);
     turn_give(x->a, x->a->reached);
-    fail(x, rc, &e);
+    fail_exchange(x, rc, &e);
 }
 
 /* ---- gather: columns */
@@ -139,7 +139,7 @@ static coll_job job_of_sum(const plan_rank *r, const op *o, int64_t rows)
 {
     const plan_group *g = group_of(r->of, r);
     const backend *be = r->seg.be;
-    coll_job j = reduction_job(&r->of->joins, rows, tensor_count(&r->seg.p->tensors[o->out]), g->ranks);
+    coll_job j = reduction_job(&r->of->reduction, rows, tensor_count(&r->seg.p->tensors[o->out]), g->ranks);
     j.wire = backend_wire(be);
     return j;
 }
@@ -190,13 +190,13 @@ static void take_out(exchanging *x, uint32_t number)
 {
     static int (*const get[COLL_COUNT])(const exchanging *x, err *e) = {get_columns, get_rows, get_sums};
     err e = {0};
-    fail(x, x->rows ? get[x->k->how](x, &e) : OK, &e);
+    fail_exchange(x, x->rows ? get[x->k->how](x, &e) : OK, &e);
     turn_give(x->a, number + 1);
 }
 
 static bool is_coded(const exchanging *x)
 {
-    const wire_pair *codec = x->a->of->of->joins.codec;
+    const wire_pair *codec = x->a->of->of->reduction.codec;
     return x->k->how == COLL_REDUCE && !x->rc && !x->idle && codec->sum != WIRE_F32;
 }
 
@@ -222,7 +222,7 @@ void rank_exchange(rank_lane *a, const cut_coll *k, uint32_t number, const step 
     if (is_coded(&x)) find_faults(&x, false);
     coll_begin(&a->side, &job);
     err lost = {0};
-    fail(&x, coll_run(&a->side, &lost), &lost);
+    fail_exchange(&x, coll_run(&a->side, &lost), &lost);
     if (is_coded(&x)) find_faults(&x, true);
     const cut_range all = {0, width_of_row(&x)};
     if (whole && !k->goes_on) step_tap_columns(st, p, k->t, all, x.rows, a->rows);
@@ -234,7 +234,7 @@ void rank_exchange(rank_lane *a, const cut_coll *k, uint32_t number, const step 
 
 /* ---- opening */
 
-static void grow(uint64_t *most, uint64_t n)
+static void raise_to(uint64_t *most, uint64_t n)
 {
     if (n > *most) *most = n;
 }
@@ -249,18 +249,18 @@ static bool add_memory(const plan_group *g, plan_rank *r, uint32_t i, uint64_t m
     const int64_t cols = how == COLL_GATHER ? width_of(g->colls[i].of[r->index]) : tensor_count(t);
     uint64_t bytes;
     if (!mem_mul(act_move_bytes(t, cols), most_rows, &bytes) || bytes > INT64_MAX / 16) return false;
-    if (how != COLL_GATHER) grow(&r->rows_bytes, bytes);
+    if (how != COLL_GATHER) raise_to(&r->rows_bytes, bytes);
     if (how == COLL_REDUCE) {
         coll_job j = job_of_sum(r, o, (int64_t)most_rows);
         for (int k = 0; k < 2; k++) { /* by size it may be either */
-            j.kind = r->of->joins.kind ? r->of->joins.kind : sums[k];
-            grow(&r->coll_bytes, coll_bytes(&j, r->index, g->ranks));
+            j.kind = r->of->reduction.kind ? r->of->reduction.kind : sums[k];
+            raise_to(&r->coll_bytes, coll_bytes(&j, r->index, g->ranks));
         }
         return true;
     }
     for (int k = 0; k < g->ranks; k++) needs[k] = bytes;
     const coll_job j = {.kind = &coll_gather, .bytes = needs};
-    grow(&r->coll_bytes, coll_bytes(&j, r->index, g->ranks));
+    raise_to(&r->coll_bytes, coll_bytes(&j, r->index, g->ranks));
     return true;
 }
 
@@ -278,7 +278,7 @@ static int open_side(const plan *l, const plan_group *g, plan_rank *r, err *e)
         link_end *end = r->end[i] ? &a->part.base : link_threads_end(g->link[i], r->index);
         coll_open(&a->side, end, 0, a->coll_memory, r->coll_bytes);
     }
-    return ok ? OK : err_set(e, ERR_MEMORY, "out of memory for what ranks hand over");
+    return ok ? OK : err_memory(e, "what ranks hand over");
 }
 
 int rank_exchange_open(plan *l, plan_group *g, err *e)

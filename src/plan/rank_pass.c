@@ -14,7 +14,7 @@ static int channel_of(const rank_lane *a, uint32_t k)
 static uint64_t part_bytes(const rank_lane *a, uint32_t k)
 {
     const plan *l = a->of->of;
-    const cut_part *part = &a->of->gives[k];
+    const cut_part *part = &a->of->sends[k];
     const flight *f = &l->flights[a->next % (uint64_t)l->in_flight];
     const int64_t rows = f->st->n[l->p->tensors[l->cross[k].t].axis];
     return passed_bytes(l, part->columns.to - part->columns.from, rows);
@@ -43,7 +43,7 @@ void far_release(const rank_lane *a, uint32_t k, int from)
 static bool sends(const plan_rank *r, int i, uint32_t k)
 {
     const plan *l = r->of;
-    return r->gives[k].t && !is_here(l, &l->ranks[i]) && l->ranks[i].takes[k];
+    return r->sends[k].t && !is_here(l, &l->ranks[i]) && l->ranks[i].receives[k];
 }
 
 int far_enter(const rank_lane *a, err *e)

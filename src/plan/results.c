@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static int64_t columns_of(const plan_rank *r, uint32_t k) { return r->gives[k].columns.to - r->gives[k].columns.from; }
+static int64_t columns_of(const plan_rank *r, uint32_t k) { return r->sends[k].columns.to - r->sends[k].columns.from; }
 
 bool results_best_only(const plan *l, uint32_t k, const step *st, int32_t row)
 {
@@ -36,7 +36,7 @@ uint64_t result_bytes_max(const plan *l, const plan_rank *from, uint32_t k)
 /* Whether the rank on this node sends crossing k to the leader. */
 static bool is_sent(const plan *l, uint32_t k)
 {
-    return l->self >= 0 && l->results_to >= 0 && l->ranks[l->results_to].takes[k] && l->ranks[l->self].gives[k].t;
+    return l->self >= 0 && l->results_to >= 0 && l->ranks[l->results_to].receives[k] && l->ranks[l->self].sends[k].t;
 }
 
 int results_open(const plan *l, flight *f, err *e)
@@ -44,7 +44,7 @@ int results_open(const plan *l, flight *f, err *e)
     for (uint32_t k = 0; k < l->n_cross; k++) {
         if (!is_sent(l, k)) continue;
         f->sent[l->cross[k].entry] = mem_map(result_bytes_max(l, &l->ranks[l->self], k));
-        if (!f->sent[l->cross[k].entry]) return err_set(e, ERR_MEMORY, "out of memory for results");
+        if (!f->sent[l->cross[k].entry]) return err_memory(e, "results");
     }
     return OK;
 }
@@ -76,7 +76,7 @@ int32_t results_alike(const plan *l, uint32_t k, const step *st, int32_t row)
 int results_pick(const rank_lane *a, uint32_t k, int32_t row, int32_t n, best_logit *out, err *e)
 {
     const segment *s = &a->seg;
-    const cut_part *part = &a->of->gives[k];
+    const cut_part *part = &a->of->sends[k];
     const int rc = s->be->pick(s->on, s, part->t, row, n, out, e);
     for (int32_t i = 0; i < n && !rc; i++) out[i].id += (int32_t)part->columns.from;
     return rc;
@@ -92,7 +92,7 @@ static int write_message(const rank_lane *a, const step *st, uint32_t k, uint8_t
         const bool only = results_best_only(r->of, k, st, i);
         n = results_alike(r->of, k, st, i);
         rc = only ? results_pick(a, k, i, n, (best_logit *)(void *)to, e)
-                  : s->be->act_get(s->on, s, r->gives[k].t, i, n, to, e);
+                  : s->be->act_get(s->on, s, r->sends[k].t, i, n, to, e);
         to += (uint64_t)n * row_bytes(r, k, only);
     }
     return rc;
@@ -118,7 +118,7 @@ void results_send(const rank_lane *a, const flight *f, uint32_t k, int *rc, err 
 static int read_message(const plan *l, const flight *f, uint32_t k, int from, const uint8_t *at, err *e)
 {
     const plan_rank *giver = &l->ranks[from];
-    const cut_range c = giver->gives[k].columns;
+    const cut_range c = giver->sends[k].columns;
     const int64_t width = tensor_count(&l->p->tensors[l->cross[k].t]);
     float *rows = f->result[l->cross[k].entry];
     best_logit *best = f->best + (int64_t)giver->index * l->max_rows[AXIS_OUT];
@@ -153,8 +153,8 @@ int results_take(const rank_lane *a, const flight *f, err *e)
     int rc = OK;
     for (uint32_t k = 0; k < l->n_cross; k++) {
         const plan_group *g = &l->groups[l->cross[k].from];
-        for (int i = g->rank0; i < g->rank0 + g->ranks && a->of->takes[k]; i++)
-            if (l->ranks[i].gives[k].t && !is_here(l, &l->ranks[i])) take_message(a, f, k, i, &rc, e);
+        for (int i = g->rank0; i < g->rank0 + g->ranks && a->of->receives[k]; i++)
+            if (l->ranks[i].sends[k].t && !is_here(l, &l->ranks[i])) take_message(a, f, k, i, &rc, e);
     }
     return rc;
 }

@@ -26,7 +26,7 @@ int turns_open(plan_rank *r, err *e)
     const bool ok = last && r->after;
     if (ok) find_after(&r->seg, last, r->after);
     mem_free(last);
-    return ok ? OK : err_set(e, ERR_MEMORY, "out of memory for steps under way");
+    return ok ? OK : err_memory(e, "steps under way");
 }
 
 void turns_close(plan_rank *r)
@@ -43,7 +43,7 @@ static bool is_after(const rank_lane *a, uint32_t stretches)
     return before->next >= a->next || (before->next == a->next - 1 && before->reached >= stretches);
 }
 
-static void take(rank_lane *a, uint32_t stretches)
+static void take_turn(rank_lane *a, uint32_t stretches)
 {
     plan_rank *r = a->of;
     pthread_mutex_t *lock = &r->of->lock;
@@ -58,10 +58,10 @@ void turn_take(rank_lane *a, uint32_t stretch, const step *st)
 {
     const plan_rank *r = a->of;
     const bool copies = !stretch && st->n_copy;
-    take(a, r->n_lane == 1 ? 0 : copies ? r->seg.n_stretch : r->after[stretch]);
+    take_turn(a, r->n_lane == 1 ? 0 : copies ? r->seg.n_stretch : r->after[stretch]);
 }
 
-void turn_take_for_rows(rank_lane *a) { take(a, 0); }
+void turn_take_for_rows(rank_lane *a) { take_turn(a, 0); }
 
 void turn_give(rank_lane *a, uint32_t reached)
 {
