@@ -13,7 +13,7 @@ typedef struct plan_case {
     dtype kv;        /* DTYPE_NONE: f32 */
     bool inexact;
     int in_flight;
-    pace as;
+    pace pretended_speed;
     const plan *shares;
 } plan_case;
 
@@ -25,7 +25,7 @@ static inline int rig_plan_place(plan **l, const program *p, const plan_case *c,
     plan_options o = {.devices = &devices,
                       .backends = c->backends ? c->backends : cpu,
                       .choices = {.exact = c->inexact ? EXACT_OFF : EXACT_ON, .in_flight = c->in_flight},
-                      .as = c->as,
+                      .pretended_speed = c->pretended_speed,
                       .shares = c->shares};
     for (int i = 0; i < AXIS_COUNT; i++) o.max_rows[i] = c->rows;
     if (p->n_used) o.max_rows[AXIS_EXP] = c->rows * p->n_used;

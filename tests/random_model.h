@@ -312,7 +312,7 @@ typedef struct trace_options {
     int threads, batch, chunk; /* sequences in one step; rows of one sequence in one step */
     dtype kv;
     bool inexact, twice; /* twice: each step is done a second time */
-    pace as;
+    pace pretended_speed;
     double *busy; /* NULL, or the seconds that each device has computed */
 } trace_options;
 
@@ -357,7 +357,7 @@ __attribute__((unused)) static void trace(program *p, const trace_options *t, in
                                       .pages = pages * TRACE_SEQS,
                                       .kv = t->kv,
                                       .inexact = t->inexact,
-                                      .as = t->as});
+                                      .pretended_speed = t->pretended_speed});
     for (int s0 = 0; s0 < n_seq; s0 += t->batch) {
         int done[TRACE_SEQS] = {0}, n = n_seq - s0 < t->batch ? n_seq - s0 : t->batch;
         for (int turn = 0, left = n; left; turn++) {

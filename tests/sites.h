@@ -4,7 +4,7 @@
 #include "comm/link_threads.h"
 #include "plan/devices.h"
 #include "plan/drive.h"
-#include "plan/far.h"
+#include "plan/remote.h"
 #include "test.h"
 
 #include <pthread.h>
@@ -40,7 +40,7 @@ static void *site_thread(void *arg)
         pthread_mutex_unlock(&of->lock);
         if (over) return NULL;
         plan_collect(s->l, &e); /* what went wrong is in e */
-        plan_far_done(of->leader, (int)(s - of->at), number, 0, &e);
+        plan_remote_done(of->leader, (int)(s - of->at), number, 0, &e);
     }
 }
 
@@ -52,7 +52,7 @@ static int sites_open(void *self, plan *l, err *e)
     for (int i = 0; i < plan_segments(l) && !rc; i++) {
         plan_options o = *plan_asked(l);
         if (!plan_node(l, i)) continue;
-        o.far = NULL;
+        o.remote = NULL;
         o.rank = i + 1;
         o.backends = s->backends;
         s->at[i].of = s;
@@ -113,8 +113,8 @@ static void sites_close(void *self)
 }
 
 /* Into memory of the caller, for one plan. */
-static inline plan_far sites_of(sites *s, const backend_use *backends)
+static inline plan_remote sites_of(sites *s, const backend_use *backends)
 {
     *s = (sites){.backends = backends, .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-    return (plan_far){s, true, sites_open, sites_memory, sites_ready, sites_send, sites_close};
+    return (plan_remote){s, true, sites_open, sites_memory, sites_ready, sites_send, sites_close};
 }

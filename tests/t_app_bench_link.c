@@ -17,7 +17,7 @@ static void open_nodes(void)
 {
     nodes_open(&ns, NULL, NULL);
     nodes_drop(&ns, 1);
-    ns.o.as = SLOW;
+    ns.o.pretended_speed = SLOW;
     nodes_return(&ns, 1);
 }
 

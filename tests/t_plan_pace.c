@@ -38,13 +38,13 @@ static void rates(void **unused)
 {
     static const char *const bad[] = {"", "40", "40,", ",8", "0,8", "40,-1", "40,8,", "nan,1", "1,1e9", "a,b", "40 8"};
     (void)unused;
-    pace as;
+    pace pretended_speed;
     err e = {0};
-    assert_ok(pace_parse(&as, "2.5,500", &e), &e);
-    assert_true(as.bytes_per_s == 2.5e9 && as.ops_per_s == 500e9);
+    assert_ok(pace_parse(&pretended_speed, "2.5,500", &e), &e);
+    assert_true(pretended_speed.bytes_per_s == 2.5e9 && pretended_speed.ops_per_s == 500e9);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         e = (err){0};
-        assert_int_equal(pace_parse(&as, bad[i], &e), ERR_USAGE);
+        assert_int_equal(pace_parse(&pretended_speed, bad[i], &e), ERR_USAGE);
         assert_non_null(strstr(e.msg, "expected two positive numbers"));
     }
 }
@@ -60,9 +60,12 @@ static void slower(void **unused)
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         for (int reads = 0; reads < 2; reads++) {
             const double all = 8 * 2 * (double)LAYER;
-            const pace as = {reads ? 4 * all / 0.05 : 1e15, reads ? 1e15 : 2 * all / 0.05};
+            const pace pretended_speed = {reads ? 4 * all / 0.05 : 1e15, reads ? 1e15 : 2 * all / 0.05};
             double busy[2] = {0};
-            trace(p, &(trace_options){.devices = lists[i], .batch = 1, .chunk = 1, .as = as, .busy = busy}, 1, 8, got);
+            trace(p,
+                  &(trace_options){
+                      .devices = lists[i], .batch = 1, .chunk = 1, .pretended_speed = pretended_speed, .busy = busy},
+                  1, 8, got);
             assert_memory_equal(got, want, sizeof got);
             assert_true(busy[0] + busy[1] > 0.05);
         }

@@ -63,7 +63,7 @@ static inline bool transcribe(const char *folder, const inputs *x, const char *k
     const cpu_options one = {.threads = 1};
     const backend_use there[] = {{&cpu_backend, &one}, {&fake_backend, &fake}, {0}};
     sites nodes;
-    const plan_far far = sites_of(&nodes, there);
+    const plan_remote remote = sites_of(&nodes, there);
     const engine_options o = {.model = folder,
                               .devices = w->devices,
                               .weights = weights,
@@ -73,7 +73,7 @@ static inline bool transcribe(const char *folder, const inputs *x, const char *k
                               .chunk = w->chunk,
                               .max_batch = 8,
                               .choices = {.in_flight = w->in_flight, .ends = w->ends},
-                              .far = &far,
+                              .remote = &remote,
                               .more_backends = more};
     err e = {0};
     engine *g = open_cut(&o);

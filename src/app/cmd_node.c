@@ -153,7 +153,7 @@ static int run_node(const invocation *v, err *e)
                        .memory = (uint64_t)o->memory,
                        .verify = o->verify,
                        .timeout = o->peer_timeout,
-                       .as = o->as};
+                       .pretended_speed = o->as};
     node *n;
     node_http *web = NULL;
     address web_at;

@@ -161,7 +161,7 @@ static int place_engine(engine *g, bool first, double patience, err *e)
     backend_use backends[BACKENDS_MAX];
     list_backends(o, &cpu, backends);
     int rc = tell_devices(g, e);
-    if (!rc && !o->far && o->key_file) rc = open_leader(g, patience, e);
+    if (!rc && !o->remote && o->key_file) rc = open_leader(g, patience, e);
     if (rc) return rc;
     const plan_options po = {.devices = &g->devices,
                              .backends = backends,
@@ -171,7 +171,7 @@ static int place_engine(engine *g, bool first, double patience, err *e)
                                           [AXIS_EXP] = max.rows * p->n_used,
                                           [AXIS_SEQ] = max.sequences},
                              .choices = o->choices,
-                             .far = g->leader ? leader_far(g->leader) : o->far};
+                             .remote = g->leader ? leader_remote(g->leader) : o->remote};
     rc = plan_open(&g->plan, p, &po, e);
     if (!rc && first) {
         g->cache.k_type = g->cache.v_type = g->kv_type = kv_type(g, g->plan);
@@ -534,7 +534,7 @@ int engine_devices(const engine *g, engine_device *out, int most)
         out[i] = (engine_device){.group = plan_group_of(g->plan, i),
                                  .layers = plan_layers_of(g->plan, i),
                                  .busy = plan_busy(g->plan, i),
-                                 .as = plan_as(g->plan, i)};
+                                 .pretended_speed = plan_pretended_speed(g->plan, i)};
         plan_device_name(g->plan, i, out[i].name);
     }
     return n;

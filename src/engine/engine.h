@@ -205,7 +205,7 @@ typedef struct engine_traffic {
 } engine_traffic;
 typedef struct engine_peer {
     char name[280], node[17], detail[300]; /* "a:7071"; 16 hex digits, or empty; why it is not up */
-    char as[64]; /* GB/s,GOP/s of the machine that it pretends to be (node --as); "": it does not */
+    char pretended_speed[64]; /* GB/s,GOP/s of the machine that it pretends to be (node --as); "": it does not */
     engine_peer_state state;
     bool unused;   /* a spare whose turn it is not, or a node that a spare stands for */
     double rtt_ms; /* 0: unknown */
@@ -219,10 +219,10 @@ int engine_peers(engine *g, engine_peer *out, int most);
 
 /* A device of the plan. */
 typedef struct engine_device {
-    char name[320];    /* "a:7071/cpu" */
-    int group, layers; /* layers: of its group */
-    double busy;       /* seconds that it has computed so far */
-    const char *as;    /* as engine_peer.as; NULL: it does not pretend */
+    char name[320];              /* "a:7071/cpu" */
+    int group, layers;           /* layers: of its group */
+    double busy;                 /* seconds that it has computed so far */
+    const char *pretended_speed; /* as engine_peer.pretended_speed; NULL: it does not pretend */
 } engine_device;
 /* Fills at most `most` and returns their number; on the engine thread. `as` lives until the next step. */
 int engine_devices(const engine *g, engine_device *out, int most);

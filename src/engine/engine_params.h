@@ -6,11 +6,11 @@
 typedef struct engine_options {
     const char *pooling, *normalize; /* of embeddings: "cls", "mean", "last"; "on", "off"; NULL: as the model says */
     const char *spec, *model, *tokenizer, *pre, *devices, *weights, *act, *kv, *isa;
-    const char *peers;              /* nodes that `devices` "auto" may use: measure/auto_open.h; NULL: none */
-    const char *key_file;           /* shared with the nodes of `devices` */
-    double peer_timeout, peer_wait; /* seconds; 0: 3, not at all */
-    const struct plan_far *far;     /* how nodes of --devices are reached; NULL: not at all */
-    plan_choices choices;           /* but for act_f32, which follows from the model */
+    const char *peers;                /* nodes that `devices` "auto" may use: measure/auto_open.h; NULL: none */
+    const char *key_file;             /* shared with the nodes of `devices` */
+    double peer_timeout, peer_wait;   /* seconds; 0: 3, not at all */
+    const struct plan_remote *remote; /* how nodes of --devices are reached; NULL: not at all */
+    plan_choices choices;             /* but for act_f32, which follows from the model */
     const char *draft; /* where guesses come from (draft.h); NULL: there are none. A model: measure/auto_open.h */
     const char *draft_accept;                /* "same", "exact", "pool" (sample/sample.h); NULL: same */
     int64_t draft_max;                       /* guesses of a sequence in a step */

@@ -7,7 +7,7 @@
  * skip steps for it. The shortest prompt gets up to half of the time, the oldest the rest, then the others in order. */
 #include "engine/beam.h"
 #include "engine/engine_state.h"
-#include "plan/far.h"
+#include "plan/remote.h"
 
 #include <math.h>
 

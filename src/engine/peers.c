@@ -78,10 +78,10 @@ static void look_up(engine *g)
         p->kv_usage = kv_usage(g, &up[i]);
         p->hashed = up[i].hashed_at / 1000000000;
         add_counts(p, &g->peers.before[p - g->peers.list], &up[i]);
-        if (*up[i].as && !p->as[0])
+        if (*up[i].pretended_speed && !p->pretended_speed[0])
             log_line(LOG_WARN, "%s pretends to be a machine of %s GB/s,GOP/s (node --as): times are not this one's",
-                     p->name, up[i].as);
-        snprintf(p->as, sizeof p->as, "%s", up[i].as);
+                     p->name, up[i].pretended_speed);
+        snprintf(p->pretended_speed, sizeof p->pretended_speed, "%s", up[i].pretended_speed);
         snprintf(p->node, sizeof p->node, "%016" PRIx64, up[i].id);
     }
     for (engine_peer *p = g->peers.list; p < g->peers.list + g->peers.n; p++)

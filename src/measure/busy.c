@@ -41,6 +41,6 @@ double busy_rest(const busy_marks *m, const engine *g, double seconds)
 const char *busy_as(const busy_marks *m)
 {
     const char *as = NULL;
-    for (int i = 0; i < m->n && !as; i++) as = m->of[i].as;
+    for (int i = 0; i < m->n && !as; i++) as = m->of[i].pretended_speed;
     return as;
 }

@@ -15,7 +15,7 @@ typedef struct call {
     bool runs;
 } call;
 
-static void *make(void *arg)
+static void *make_call(void *arg)
 {
     call *c = arg;
     c->rc = c->fn(c->ctx, c->i, &c->why);
@@ -29,8 +29,8 @@ int at_once(int n, int (*fn)(void *ctx, int i, err *e), void *ctx, err *e)
     if (n > 0 && !all) return err_memory(e, "connections");
     for (int i = 0; i < n; i++) {
         all[i] = (call){.fn = fn, .ctx = ctx, .i = i};
-        if (i + 1 < n) all[i].runs = pthread_create(&all[i].thread, NULL, make, &all[i]) == 0;
-        if (!all[i].runs) make(&all[i]);
+        if (i + 1 < n) all[i].runs = pthread_create(&all[i].thread, NULL, make_call, &all[i]) == 0;
+        if (!all[i].runs) make_call(&all[i]);
     }
     for (int i = 0; i < n; i++) {
         if (all[i].runs) pthread_join(all[i].thread, NULL);

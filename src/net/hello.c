@@ -49,7 +49,7 @@ bool hello_write(buf *out, const hello *h)
     buf_byte(out, h->answer);
     buf_uint(out, h->silence_ms, 4);
     buf_add(out, h->token, HELLO_TOKEN);
-    write_name(out, h->as);
+    write_name(out, h->pretended_speed);
     buf_byte(out, (uint8_t)h->n_device);
     for (uint32_t i = 0; i < h->n_device; i++) {
         write_name(out, h->device[i].name);
@@ -88,7 +88,7 @@ int hello_read(hello *h, span payload, err *e)
     h->silence_ms = cursor_u32(&c);
     span token = cursor_take(&c, HELLO_TOKEN);
     if (!c.bad) memcpy(h->token, token.p, HELLO_TOKEN);
-    read_name(h->as, &c);
+    read_name(h->pretended_speed, &c);
     h->n_device = cursor_u8(&c);
     if (h->n_device > HELLO_DEVICES) c.bad = true;
     for (uint32_t i = 0; i < h->n_device && !c.bad; i++) {

@@ -36,7 +36,7 @@ typedef struct hello {
     uint8_t role, answer; /* hello_role, hello_answer */
     uint32_t silence_ms;  /* after which the other side is taken for dead (--peer-timeout) */
     uint8_t token[HELLO_TOKEN];
-    char as[HELLO_NAME]; /* node --as; "": as fast as it is */
+    char pretended_speed[HELLO_NAME]; /* node --as; "": as fast as it is */
     uint32_t n_device;
     hello_device device[HELLO_DEVICES];
 } hello;

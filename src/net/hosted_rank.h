@@ -34,7 +34,7 @@ typedef struct rank_host {
     struct part_table *parts; /* net/part.h */
     lists *told;              /* of what leaders have */
     tally *done;              /* by all ranks */
-    pace as;                  /* node --as */
+    pace pretended_speed;     /* node --as */
     void (*met)(void *ctx);   /* a rank has links now: others that wait to join may; from any thread */
     void *ctx;
 } rank_host;

@@ -85,7 +85,7 @@ static void note_changed(void *ctx, const file_id *id, const err *why)
 /* ---- looking */
 
 /* False: the keeper ends. */
-static bool rest(keeper *k, double seconds)
+static bool rest_for(keeper *k, double seconds)
 {
     const double until = clock_now() + seconds;
     pthread_mutex_lock(&k->lock);
@@ -98,8 +98,8 @@ static bool rest(keeper *k, double seconds)
 static bool may_read(void *ctx, uint64_t bytes)
 {
     keeper *k = ctx;
-    bool goes_on = rest(k, (double)bytes / IDLE_RATE);
-    while (goes_on && k->use.works(k->use.ctx)) goes_on = rest(k, LOOK);
+    bool goes_on = rest_for(k, (double)bytes / IDLE_RATE);
+    while (goes_on && k->use.works(k->use.ctx)) goes_on = rest_for(k, LOOK);
     return goes_on;
 }
 
@@ -110,7 +110,7 @@ static bool await_idleness(keeper *k)
     bool goes_on = true;
     while (goes_on && clock_now() - idle_at < IDLE) {
         if (k->use.works(k->use.ctx)) idle_at = clock_now();
-        goes_on = rest(k, LOOK);
+        goes_on = rest_for(k, LOOK);
     }
     return goes_on;
 }
@@ -155,14 +155,14 @@ static uint64_t look_at_all(keeper *k)
     return bytes + (k->cache ? store_recheck(k->cache, &(sums_pace){may_read, k}, note_changed, k) : 0);
 }
 
-static void *look(void *arg)
+static void *look_at_files(void *arg)
 {
     keeper *k = arg;
     idle_begin();
     while (await_idleness(k)) {
         const uint64_t bytes = look_at_all(k);
         k->use.looked(k->use.ctx);
-        if (!rest(k, idle_rest(bytes))) break;
+        if (!rest_for(k, idle_rest(bytes))) break;
     }
     return NULL;
 }
@@ -203,7 +203,7 @@ int keeper_begin(keeper *k, const keeper_use *use, err *e)
 {
     k->use = *use;
     if (!k->n_path && !k->cache) return OK;
-    k->runs = pthread_create(&k->thread, NULL, look, k) == 0;
+    k->runs = pthread_create(&k->thread, NULL, look_at_files, k) == 0;
     return k->runs ? OK : err_set(e, ERR_MEMORY, "a thread could not be started");
 }
 

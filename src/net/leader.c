@@ -6,7 +6,7 @@
 #include "net/at_once.h"
 #include "net/msg.h"
 #include "plan/drive.h"
-#include "plan/far.h"
+#include "plan/remote.h"
 
 #include <math.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static void on_lost(void *ctx, const err *why)
     rank_links *w = d->w;
     pthread_mutex_unlock(&d->asks.lock);
     if (closes) return;
-    plan_far_lost(d->l, why);
+    plan_remote_lost(d->l, why);
     if (w) rank_links_fail(w, why);
     if (d->o.on_lost) d->o.on_lost(d->o.ctx);
 }
@@ -39,7 +39,7 @@ static rank_links *links_of(leader *d)
 
 static void *control_receiver(void *ctx, peer *p, const frame_head *h, msg_receiver kind)
 {
-    far_rank *r = ctx;
+    remote_rank *r = ctx;
     switch ((int)kind) {
     case FOR_RANK: return r;
     case FOR_QUESTION: return &r->q;
@@ -48,12 +48,12 @@ static void *control_receiver(void *ctx, peer *p, const frame_head *h, msg_recei
     }
 }
 
-static void control_lost(void *ctx, peer *p, const err *why) { question_lost(&((far_rank *)ctx)->q, p, why); }
+static void control_lost(void *ctx, peer *p, const err *why) { question_lost(&((remote_rank *)ctx)->q, p, why); }
 
 /* ---- leases */
 
 /* The message for one, as a protocol has it. */
-static int write_lease(const far_rank *r, int protocol, buf *out, err *e)
+static int write_lease(const remote_rank *r, int protocol, buf *out, err *e)
 {
     const leader *d = r->of;
     const plan_options *asked = plan_asked(d->l);
@@ -91,8 +91,8 @@ static int write_lease(const far_rank *r, int protocol, buf *out, err *e)
 static int ask_lease(void *ctx, int i, err *e)
 {
     leader *d = ctx;
-    far_rank *r = &d->ranks[i];
-    if (!leader_is_far(d, i) || r->asked) return OK;
+    remote_rank *r = &d->ranks[i];
+    if (!leader_is_remote(d, i) || r->asked) return OK;
     const int protocol = peer_protocol(r->control);
     buf message = {0};
     int rc = protocol >= PROTOCOL_LISTS ? OK : own_list_make_flat(d->o.list, d->m, e);
@@ -105,17 +105,17 @@ static int ask_lease(void *ctx, int i, err *e)
 /* An answer may come as soon as it is said. */
 static bool expect_lease(void *ctx, bool quick)
 {
-    if (quick) question_expect(&((far_rank *)ctx)->q);
+    if (quick) question_expect(&((remote_rank *)ctx)->q);
     return true;
 }
 
 /* Connects to the node of a rank, and asks for the lease with the hello where that goes; ranks here have none. */
-static int dial_far(void *ctx, int i, err *e)
+static int dial_remote(void *ctx, int i, err *e)
 {
     leader *d = ctx;
-    far_rank *r = &d->ranks[i];
+    remote_rank *r = &d->ranks[i];
     buf message = {0};
-    if (!leader_is_far(d, i)) return OK;
+    if (!leader_is_remote(d, i)) return OK;
     r->of = d;
     r->rank = i;
     r->q.of = &d->asks;
@@ -142,7 +142,7 @@ static int dial_far(void *ctx, int i, err *e)
 static bool is_alone(const leader *d, int rank)
 {
     for (int i = 0; i < d->n; i++)
-        if (i != rank && leader_is_far(d, i) &&
+        if (i != rank && leader_is_remote(d, i) &&
             peer_hello(d->ranks[i].control)->node == peer_hello(d->ranks[rank].control)->node)
             return false;
     return true;
@@ -150,7 +150,7 @@ static bool is_alone(const leader *d, int rank)
 
 static int await_lease(leader *d, int rank, err *e)
 {
-    far_rank *r = &d->ranks[rank];
+    remote_rank *r = &d->ranks[rank];
     int rc = question_await(&r->q, INFINITY, e);
     if (rc) return rc;
     span more = buf_span(&r->q.more);
@@ -161,7 +161,7 @@ static int await_lease(leader *d, int rank, err *e)
     return rc ? err_of(e, peer_name(r->control)), rc : OK;
 }
 
-static int far_open(void *self, plan *l, err *e)
+static int remote_open(void *self, plan *l, err *e)
 {
     leader *d = self;
     d->l = l;
@@ -170,15 +170,15 @@ static int far_open(void *self, plan *l, err *e)
     d->ranks = mem_zero((size_t)d->n, sizeof *d->ranks);
     int rc = d->ranks ? rank_links_make_tokens(&d->nodes, d->n, e) : err_memory(e, "leases");
     for (int i = 0; i < d->n && !rc; i++)
-        if (leader_is_far(d, i)) rc = address_parse(&d->nodes.at[i], plan_node(l, i), false, e);
+        if (leader_is_remote(d, i)) rc = address_parse(&d->nodes.at[i], plan_node(l, i), false, e);
     buf_free(&d->spec);
     if (!rc && !device_list_text(plan_asked(l)->devices, &d->devices)) rc = err_memory(e, "the list of devices");
     if (!rc) rc = model_own_spec_text(d->m, NULL, &d->spec, e);
     if (!rc) rc = own_list_make(d->o.list, d->m, e);
-    if (!rc) rc = at_once(d->n, dial_far, d, e);
+    if (!rc) rc = at_once(d->n, dial_remote, d, e);
     for (int i = 0; i < d->n && !rc; i++) rc = ask_lease(d, i, e);
     for (int i = 0; i < d->n && !rc; i++)
-        if (leader_is_far(d, i)) rc = await_lease(d, i, e);
+        if (leader_is_remote(d, i)) rc = await_lease(d, i, e);
     return rc;
 }
 
@@ -189,18 +189,18 @@ static void ask_memory(leader *d, dtype k_type, dtype v_type)
     err ignored = {0}; /* the loss of a node is told by `ready` */
     lease_types_write(&message, k_type, v_type);
     for (int i = 0; i < d->n; i++) {
-        far_rank *r = &d->ranks[i];
-        if (!leader_is_far(d, i) || r->told || (r->counts && question_await(&r->q, INFINITY, &ignored))) continue;
+        remote_rank *r = &d->ranks[i];
+        if (!leader_is_remote(d, i) || r->told || (r->counts && question_await(&r->q, INFINITY, &ignored))) continue;
         r->counts = question_ask(&r->q, r->control, MSG_MEMORY, &message, &ignored) == OK;
     }
     buf_free(&message);
 }
 
-static void far_memory(void *self, int rank, dtype k_type, dtype v_type, uint64_t page[GROUP_MAX], uint64_t *slot,
-                       uint64_t *left)
+static void remote_memory(void *self, int rank, dtype k_type, dtype v_type, uint64_t page[GROUP_MAX], uint64_t *slot,
+                          uint64_t *left)
 {
     leader *d = self;
-    far_rank *r = &d->ranks[rank];
+    remote_rank *r = &d->ranks[rank];
     lease_memory m = {.left = 0};
     err ignored = {0};
     const bool told = r->told && k_type == d->kv_type && v_type == d->kv_type;
@@ -222,13 +222,13 @@ static int open_links(leader *d, err *e)
     bool here[LINK_RANKS_MAX];
     const rank_links_use use = {d, links_lost};
     rank_links *w;
-    for (int i = 0; i < d->n; i++) here[i] = !leader_is_far(d, i);
+    for (int i = 0; i < d->n; i++) here[i] = !leader_is_remote(d, i);
     const rank_links_shape these = rank_links_of_plan(d->l);
     int rc = rank_links_open(&w, &these, here, &use, e);
     for (int b = 0; b < d->n; b++)
-        for (int a = 0; a < d->n && leader_is_far(d, b) && peer_protocol(d->ranks[b].control) >= PROTOCOL_SHARED && !rc;
-             a++)
-            if (!leader_is_far(d, a)) rc = rank_links_share(w, a, b, a, d->ranks[b].control, e);
+        for (int a = 0;
+             a < d->n && leader_is_remote(d, b) && peer_protocol(d->ranks[b].control) >= PROTOCOL_SHARED && !rc; a++)
+            if (!leader_is_remote(d, a)) rc = rank_links_share(w, a, b, a, d->ranks[b].control, e);
     pthread_mutex_lock(&d->asks.lock);
     d->w = w;
     const bool lost = d->asks.lost;
@@ -237,7 +237,7 @@ static int open_links(leader *d, err *e)
     return rc ? rc : rank_links_dial_all(w, &d->nodes, &d->self, e);
 }
 
-static int far_ready(void *self, const cache_options *cache, link_end *(*ends)[PLAN_LANES], err *e)
+static int remote_ready(void *self, const cache_options *cache, link_end *(*ends)[PLAN_LANES], err *e)
 {
     leader *d = self;
     const program *p = plan_program(d->l);
@@ -247,12 +247,13 @@ static int far_ready(void *self, const cache_options *cache, link_end *(*ends)[P
     int rc = step_limits_of(&limits, p, plan_asked(d->l)->max_rows, d->o.sequences, d->m->ctx, cache, e);
     if (!rc) rc = step_writer_open(&d->writer, p, &limits, e);
     for (int i = 0; i < d->n && !rc; i++)
-        if (leader_is_far(d, i)) rc = question_ask(&d->ranks[i].q, d->ranks[i].control, MSG_READY, &message, e);
+        if (leader_is_remote(d, i)) rc = question_ask(&d->ranks[i].q, d->ranks[i].control, MSG_READY, &message, e);
     if (!rc) rc = open_links(d, e);
     for (int i = 0; i < d->n && !rc; i++)
-        if (leader_is_far(d, i)) rc = question_await(&d->ranks[i].q, INFINITY, e);
+        if (leader_is_remote(d, i)) rc = question_await(&d->ranks[i].q, INFINITY, e);
     for (int i = 0; i < d->n && !rc; i++)
-        for (int k = 0; k < plan_lanes(d->l); k++) ends[i][k] = leader_is_far(d, i) ? NULL : rank_links_end(d->w, i, k);
+        for (int k = 0; k < plan_lanes(d->l); k++)
+            ends[i][k] = leader_is_remote(d, i) ? NULL : rank_links_end(d->w, i, k);
     buf_free(&message);
     return rc;
 }
@@ -273,7 +274,7 @@ static void note_sent(leader *d, uint64_t number, double expected)
     atomic_store(&d->sent, number + 1);
 }
 
-static void far_send(void *self, uint64_t number, const step *st)
+static void remote_send(void *self, uint64_t number, const step *st)
 {
     leader *d = self;
     span bytes;
@@ -282,7 +283,7 @@ static void far_send(void *self, uint64_t number, const step *st)
     note_sent(d, number, st->expected);
     const frame_head head = {(uint32_t)bytes.n, MSG_STEP, number};
     for (int i = 0; i < d->n && !rc; i++) {
-        if (!leader_is_far(d, i)) continue;
+        if (!leader_is_remote(d, i)) continue;
         d->ranks[i].sent_at[number % (uint64_t)plan_in_flight(d->l)] = clock_now();
         rc = peer_send(d->ranks[i].control, PEER_CONTROL, &head, bytes.p, &e);
         if (rc) err_of(&e, peer_name(d->ranks[i].control));
@@ -290,13 +291,13 @@ static void far_send(void *self, uint64_t number, const step *st)
     if (rc) asking_lose(&d->asks, &e);
 }
 
-static const char *far_as(void *self, int rank)
+static const char *remote_speed(void *self, int rank)
 {
     const peer *p = ((leader *)self)->ranks[rank].control;
-    return p && peer_hello(p)->as[0] ? peer_hello(p)->as : NULL;
+    return p && peer_hello(p)->pretended_speed[0] ? peer_hello(p)->pretended_speed : NULL;
 }
 
-static void far_close(void *self)
+static void remote_close(void *self)
 {
     leader *d = self;
     pthread_mutex_lock(&d->asks.lock);
@@ -327,13 +328,13 @@ int leader_open(leader **out, const model *m, const leader_options *o, err *e)
     asking_open(&d->asks, on_lost, d);
     d->m = m;
     d->o = *o;
-    d->far = (plan_far){.self = d,
-                        .open = far_open,
-                        .memory = far_memory,
-                        .ready = far_ready,
-                        .send = far_send,
-                        .close = far_close,
-                        .as = far_as};
+    d->remote = (plan_remote){.self = d,
+                              .open = remote_open,
+                              .memory = remote_memory,
+                              .ready = remote_ready,
+                              .send = remote_send,
+                              .close = remote_close,
+                              .pretended_speed = remote_speed};
     int rc = peer_self_open(&d->self, o->key_file, e);
     d->self.me.inexact = o->inexact;
     d->self.patience = o->patience;
@@ -341,7 +342,7 @@ int leader_open(leader **out, const model *m, const leader_options *o, err *e)
     return rc;
 }
 
-const plan_far *leader_far(const leader *d) { return &d->far; }
+const plan_remote *leader_remote(const leader *d) { return &d->remote; }
 
 bool leader_is_left(leader *d, err *why)
 {
@@ -358,7 +359,8 @@ static leader_node *node_of(leader_node *all, int *n, int most, const char *name
     for (int k = 0; k < *n; k++)
         if (!strcmp(all[k].name, name)) return &all[k];
     if (*n == most) return NULL;
-    all[*n] = (leader_node){.name = name, .id = peer_hello(p)->node, .rtt = peer_rtt(p), .as = peer_hello(p)->as};
+    all[*n] = (leader_node){
+        .name = name, .id = peer_hello(p)->node, .rtt = peer_rtt(p), .pretended_speed = peer_hello(p)->pretended_speed};
     return &all[(*n)++];
 }
 
@@ -366,7 +368,7 @@ int leader_nodes(const leader *d, leader_node *out, int most)
 {
     int n = 0;
     for (int i = 0; i < d->n; i++) {
-        const far_rank *r = &d->ranks[i];
+        const remote_rank *r = &d->ranks[i];
         leader_node *x = r->control ? node_of(out, &n, most, plan_node(d->l, i), r->control) : NULL;
         if (!x) continue;
         peer_count(r->control, &x->bytes);

@@ -1,4 +1,4 @@
-/* leader.h - ranks on nodes, for the process that leads a plan: plan_far (plan/plan.h) over connections. */
+/* leader.h - ranks on nodes, for the process that leads a plan: plan_remote (plan/plan.h) over connections. */
 #pragma once
 #include "models/model.h"
 #include "net/own_list.h"
@@ -22,13 +22,13 @@ typedef struct leader_options {
 
 /* Nothing is connected before plan_open. The model must outlive it. */
 int leader_open(leader **out, const model *m, const leader_options *o, err *e);
-const plan_far *leader_far(const leader *d);
+const plan_remote *leader_remote(const leader *d);
 /* A node as it is now. */
 typedef struct leader_node {
     const char *name; /* "a:7071", the plan's memory */
     uint64_t id;
-    double rtt;     /* seconds; 0: unknown */
-    const char *as; /* how fast it pretends to be, "2,500" (plan/pace.h); "": it does not */
+    double rtt;                  /* seconds; 0: unknown */
+    const char *pretended_speed; /* how fast it pretends to be, "2,500" (plan/pace.h); "": it does not */
     peer_bytes bytes;
     double wait; /* seconds in which its ranks had a step, or waited for rows of one, and did not compute */
     uint64_t page[GROUP_MAX]; /* bytes there of a page of each group */

@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 
 /* A rank on a node. */
-typedef struct far_rank {
+typedef struct remote_rank {
     leader *of;
     int rank;
     peer *control;
@@ -25,19 +25,19 @@ typedef struct far_rank {
     progress_watch watch;    /* of its steps, under the lock of `asks` */
     double done_at;          /* of the last step; of the reading thread */
     _Atomic double wait;     /* leader_node.wait */
-} far_rank;
+} remote_rank;
 
 struct leader {
     const model *m;
     leader_options o;
-    plan_far far;
+    plan_remote remote;
     peer_self self;
     plan *l;
-    buf spec;        /* of the model, as nodes are told */
-    buf devices;     /* the list, the same */
-    dtype kv_type;   /* the same */
-    int n;           /* ranks of the plan */
-    far_rank *ranks; /* [n] those here are empty */
+    buf spec;           /* of the model, as nodes are told */
+    buf devices;        /* the list, the same */
+    dtype kv_type;      /* the same */
+    int n;              /* ranks of the plan */
+    remote_rank *ranks; /* [n] those here are empty */
     rank_links_nodes nodes;
     rank_links *w;
     step_writer *writer;
@@ -49,15 +49,15 @@ struct leader {
     err leaving;            /* a node is about to end; under the lock of `asks`; code OK: none */
 };
 
-static inline bool leader_is_far(const leader *d, int rank) { return plan_node(d->l, rank) != NULL; }
+static inline bool leader_is_remote(const leader *d, int rank) { return plan_node(d->l, rank) != NULL; }
 
 /* Whether a rank has done this step; those here always have. */
 static inline bool leader_has_done(const leader *d, int rank, uint64_t number)
 {
-    return !leader_is_far(d, rank) || atomic_load(&d->ranks[rank].done) > number;
+    return !leader_is_remote(d, rank) || atomic_load(&d->ranks[rank].done) > number;
 }
 
-/* As peer_use has them, with a far_rank: what the node says of its work; whether it stands still in a step, or answers
- * nothing. */
+/* As peer_use has them, with a remote_rank: what the node says of its work; whether it stands still in a step, or
+ * answers nothing. */
 void rank_hear(void *ctx, const progress *said);
 int rank_look(void *ctx, err *e);

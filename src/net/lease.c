@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "net/lease_state.h"
 #include "plan/drive.h"
-#include "plan/far.h"
+#include "plan/remote.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -40,7 +40,7 @@ static bool is_list(const char *name)
 
 /* ---- in memory, under the lock */
 
-static kept_list *find(lists *l, const uint8_t digest[SHA256_BYTES])
+static kept_list *find_list(lists *l, const uint8_t digest[SHA256_BYTES])
 {
     for (int i = 0; i < LISTS_KEPT; i++)
         if (l->kept[i].text.n && !memcmp(l->kept[i].digest, digest, SHA256_BYTES)) return &l->kept[i];
@@ -73,7 +73,7 @@ static size_t held_bytes(const lists *l)
 
 static void keep(lists *l, const uint8_t digest[SHA256_BYTES], span text)
 {
-    if (!text.n || text.n > KEPT_BYTES || find(l, digest)) return;
+    if (!text.n || text.n > KEPT_BYTES || find_list(l, digest)) return;
     while (held_bytes(l) > KEPT_BYTES - text.n) drop(find_oldest(l, true));
     kept_list *to = find_oldest(l, false);
     drop(to);
@@ -143,7 +143,7 @@ static void write_file(const lists *l, const uint8_t digest[SHA256_BYTES], span 
 bool lists_get(lists *l, const uint8_t digest[SHA256_BYTES], buf *to)
 {
     pthread_mutex_lock(&l->lock);
-    kept_list *x = find(l, digest);
+    kept_list *x = find_list(l, digest);
     bool there = x && buf_add(to, x->text.p, x->text.n);
     if (there) x->used = ++l->uses;
     if (!there && l->dir && (there = load(l, digest, to))) keep(l, digest, buf_span(to));

@@ -411,13 +411,14 @@ int node_open(node **out, const node_options *o, err *e)
                           .done = &n->done};
     lists_open(&n->told, o->cache);
     parts_open(&n->shared);
-    int rc = o->as ? pace_parse(&n->host.as, o->as, e) : OK;
+    int rc = o->pretended_speed ? pace_parse(&n->host.pretended_speed, o->pretended_speed, e) : OK;
     if (!rc) rc = peer_self_open(&n->self, o->key_file, e);
     if (!rc && o->cache && mkdir(o->cache, 0700) && errno != EEXIST) /* told now, not by the first lease */
         rc = err_set(e, ERR_IO, "--cache %s: %s", o->cache, strerror(errno));
     if (!rc && o->cache && !file_is_dir(o->cache)) rc = err_set(e, ERR_IO, "--cache %s: is no folder", o->cache);
     if (!rc && o->timeout > 0) n->self.me.silence_ms = (uint32_t)(o->timeout * 1000);
-    if (!rc && o->as) snprintf(n->self.me.as, sizeof n->self.me.as, "%s", o->as);
+    if (!rc && o->pretended_speed)
+        snprintf(n->self.me.pretended_speed, sizeof n->self.me.pretended_speed, "%s", o->pretended_speed);
     if (!rc) rc = list_devices(n, e);
     if (!rc) rc = keeper_open(&n->copies, o->models, o->n_model, o->cache, o->verify, e);
     n->host.copies = n->copies;

@@ -21,7 +21,7 @@ typedef struct node_options {
     uint64_t cache_bytes; /* that it may take; 0: half of its disk */
     bool verify;          /* its copies are compared before it listens (net/keeper.h) */
     double timeout;       /* seconds of silence after which a leader counts as dead, if it allows no more; 0: 3 */
-    const char *as;       /* GB/s,GOP/s of the machine that it pretends to be (plan/pace.h); NULL: it does not */
+    const char *pretended_speed; /* GB/s,GOP/s of the machine that it pretends to be (plan/pace.h); NULL: it does not */
 } node_options;
 
 /* Listens; the strings and lists of o must outlive it. */

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "net/leader_state.h"
 #include "plan/drive.h"
-#include "plan/far.h"
+#include "plan/remote.h"
 
 #include <inttypes.h>
 
@@ -31,28 +31,28 @@ static int find_culprit(leader *d)
     uint64_t oldest = UINT64_MAX;
     int at = -1;
     for (int i = 0; i < d->n; i++)
-        if (leader_is_far(d, i) && atomic_load(&d->ranks[i].done) < oldest) oldest = atomic_load(&d->ranks[i].done);
+        if (leader_is_remote(d, i) && atomic_load(&d->ranks[i].done) < oldest) oldest = atomic_load(&d->ranks[i].done);
     if (oldest < atomic_load(&d->sent)) {
         for (int i = d->n - 1; i >= 0; i--)
             if (!leader_has_done(d, i, oldest)) at = i;
         for (int i = 0; i < d->n; i++) {
-            const far_rank *r = &d->ranks[i];
+            const remote_rank *r = &d->ranks[i];
             if (!leader_has_done(d, i, oldest) && clock_now() - r->watch.alive_at > STEP_LEAST / 2) return i;
         }
         for (int hops = 0; hops < d->n; hops++) {
             const int next = d->ranks[at].watch.last.waits;
             if (next < 0 || next >= d->n || next == at) return at;
-            if (!leader_is_far(d, next)) return at;
+            if (!leader_is_remote(d, next)) return at;
             if (leader_has_done(d, next, oldest)) return next;
             at = next;
         }
         return at;
     }
     const int waits = plan_progress_now(d->l).waits;
-    return waits >= 0 && leader_is_far(d, waits) ? waits : -1;
+    return waits >= 0 && leader_is_remote(d, waits) ? waits : -1;
 }
 
-static int look_at_steps(far_rank *r, err *e)
+static int look_at_steps(remote_rank *r, err *e)
 {
     leader *d = r->of;
     int culprit = -1;
@@ -78,7 +78,7 @@ static int look_at_steps(far_rank *r, err *e)
 
 void rank_hear(void *ctx, const progress *said)
 {
-    far_rank *r = ctx;
+    remote_rank *r = ctx;
     leader *d = r->of;
     question_hear(&r->q, said);
     pthread_mutex_lock(&d->asks.lock);
@@ -90,7 +90,7 @@ void rank_hear(void *ctx, const progress *said)
 
 int rank_look(void *ctx, err *e)
 {
-    far_rank *r = ctx;
+    remote_rank *r = ctx;
     int rc = question_look(&r->q, PROGRESS_BUSY, e);
     return rc ? rc : look_at_steps(r, e);
 }
@@ -98,7 +98,7 @@ int rank_look(void *ctx, err *e)
 /* ---- messages */
 
 /* A device takes steps in order: it could begin when the one before was over. */
-static void note_wait(far_rank *r, uint64_t number, double took)
+static void note_wait(remote_rank *r, uint64_t number, double took)
 {
     const double now = clock_now(), sent = r->sent_at[number % (uint64_t)plan_in_flight(r->of->l)];
     const double idle = now - (sent > r->done_at ? sent : r->done_at) - took;
@@ -108,7 +108,7 @@ static void note_wait(far_rank *r, uint64_t number, double took)
 
 static int take_done(void *to, peer *p, const frame_head *h, const uint8_t *payload, err *e)
 {
-    far_rank *r = to;
+    remote_rank *r = to;
     err why = {0};
     span more;
     int rc = lease_answer_read(&more, span_of(payload, h->bytes), &why);
@@ -118,17 +118,17 @@ static int take_done(void *to, peer *p, const frame_head *h, const uint8_t *payl
     row_fault x;
     int32_t k;
     for (size_t i = 0; !rc && lease_faults_read(more, i, &k, &x); i++)
-        if (!plan_far_fault(r->of->l, r->rank, h->channel, k, &x))
+        if (!plan_remote_fault(r->of->l, r->rank, h->channel, k, &x))
             return err_set(e, ERR_FORMAT, "a row of no step is at fault");
     if (rc == ERR_UNAVAILABLE) asking_lose(&r->of->asks, &why); /* its weights are not whole: others may have them */
     note_moved(r->of, true);
-    if (h->channel == r->done++ && plan_far_done(r->of->l, r->rank, h->channel, took, &why)) return OK;
+    if (h->channel == r->done++ && plan_remote_done(r->of->l, r->rank, h->channel, took, &why)) return OK;
     return err_set(e, ERR_FORMAT, "step %" PRIu64 " is done, which it was not given", h->channel);
 }
 
 static int take_get(void *to, peer *p, const frame_head *h, const uint8_t *payload, err *e)
 {
-    far_rank *r = to;
+    remote_rank *r = to;
     question_moves(&r->q);
     return supply_take(r->pieces, p, h, payload, e);
 }
@@ -136,7 +136,7 @@ static int take_get(void *to, peer *p, const frame_head *h, const uint8_t *paylo
 /* The node ends soon: whoever has a spare for it need not wait for that. */
 static int take_draining(void *to, peer *p, const frame_head *h, const uint8_t *payload, err *e)
 {
-    leader *d = ((far_rank *)to)->of;
+    leader *d = ((remote_rank *)to)->of;
     (void)h, (void)payload, (void)e;
     pthread_mutex_lock(&d->asks.lock);
     if (!d->leaving.code) {

@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "net/lease_state.h"
-#include "plan/far.h"
+#include "plan/remote.h"
 #include "plan/plan_part.h"
 
 #include <stdatomic.h>

@@ -148,7 +148,7 @@ plan_options part_plan_options(const part_ask *a)
                       .backends = host->backends,
                       .choices = a->asked->choices,
                       .rank = a->asked->rank + 1,
-                      .as = host->as,
+                      .pretended_speed = host->pretended_speed,
                       .lends = host->devices};
     for (int i = 0; i < AXIS_COUNT; i++) o.max_rows[i] = a->asked->max_rows[i];
     return o;

@@ -8,7 +8,7 @@
 #include "net/link_tls.h"
 #include "net/msg.h"
 #include "net/question.h"
-#include "plan/far.h"
+#include "plan/remote.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -42,7 +42,7 @@ struct rank_links {
     asking asks;
 };
 
-static rank_link *find(const rank_links *w, int a, int b)
+static rank_link *find_link(const rank_links *w, int a, int b)
 {
     for (int i = 0; i < w->n_link; i++)
         if (w->all[i].a == a && w->all[i].b == b) return &w->all[i];
@@ -102,7 +102,7 @@ void rank_links_others_of(rank_links_others *to, const rank_links_shape *s, int 
     }
 }
 
-static int make(rank_links **out, int ranks, const rank_links_use *use, err *e)
+static int make_links(rank_links **out, int ranks, const rank_links_use *use, err *e)
 {
     rank_links *w = *out = mem_zero(1, sizeof *w);
     if (!w) return err_memory(e, "connections");
@@ -124,7 +124,7 @@ static void add(rank_links *w, int a, int b)
 
 int rank_links_begin(rank_links **out, const rank_links_others *o, const rank_links_use *use, err *e)
 {
-    int rc = make(out, o->ranks, use, e);
+    int rc = make_links(out, o->ranks, use, e);
     for (int b = 0; b < o->ranks && !rc; b++)
         if (o->is[b]) add(*out, o->rank, b);
     return rc;
@@ -139,7 +139,7 @@ static int fill_rank(rank_links *w, const rank_links_shape *s, int a, const bool
     for (int b = 0; b < w->n && !rc; b++) {
         const char *node = s->node(s->of, b);
         const bool need = !here[b] && hands(s, a, b, bytes);
-        if (need != (find(w, a, b) != NULL))
+        if (need != (find_link(w, a, b) != NULL))
             rc = err_set(e, ERR_FORMAT, "ranks %d and %d hand each other other things than the leader says", a, b);
         else if (need) rc = mailboxes_open(&to[b], n, bytes, node && *node ? node : "the leader", e);
     }
@@ -170,7 +170,7 @@ int rank_links_fill(rank_links *w, const rank_links_shape *s, const bool *here, 
         rc = fill_rank(w, s, a, here, to, e);
         for (int b = 0; b < w->n; b++) {
             if (!to[b]) continue;
-            if (!rc) rc = attach(find(w, a, b), to[b], e);
+            if (!rc) rc = attach(find_link(w, a, b), to[b], e);
             else mailboxes_close(to[b]);
         }
     }
@@ -179,7 +179,7 @@ int rank_links_fill(rank_links *w, const rank_links_shape *s, const bool *here, 
 
 int rank_links_open(rank_links **out, const rank_links_shape *s, const bool *here, const rank_links_use *use, err *e)
 {
-    int rc = make(out, s->ranks, use, e);
+    int rc = make_links(out, s->ranks, use, e);
     for (int a = 0; a < s->ranks && !rc; a++)
         for (int b = 0; b < s->ranks; b++)
             if (here[a] && !here[b] && hands(s, a, b, NULL)) add(*out, a, b);
@@ -218,7 +218,7 @@ void rank_links_count_dialled(const rank_links *w, peer_bytes *to)
 
 mailboxes *rank_links_mailboxes(const rank_links *w, int a, int b)
 {
-    const rank_link *x = find(w, a, b);
+    const rank_link *x = find_link(w, a, b);
     return x ? x->box : NULL;
 }
 
@@ -251,7 +251,7 @@ static void dialled_lost(void *ctx, peer *p, const err *why)
 
 int rank_links_share(rank_links *w, int a, int b, int mark, peer *p, err *e)
 {
-    rank_link *x = find(w, a, b);
+    rank_link *x = find_link(w, a, b);
     if (!x) return OK;
     x->p = p;
     x->mark = mark;
@@ -296,7 +296,7 @@ static int settle(rank_link *x, peer *p, int rc, err *e)
 int rank_links_dial(rank_links *w, int a, int b, const address *at, const uint8_t token[LEASE_TOKEN],
                     const peer_self *self, double seconds, err *e)
 {
-    rank_link *x = find(w, a, b);
+    rank_link *x = find_link(w, a, b);
     lease_join join = {.from = a};
     buf message = {0};
     peer *p = NULL;
@@ -316,7 +316,7 @@ int rank_links_dial(rank_links *w, int a, int b, const address *at, const uint8_
 
 bool rank_links_misses(rank_links *w, int a, int b, double seconds)
 {
-    rank_link *x = find(w, a, b);
+    rank_link *x = find_link(w, a, b);
     const double until = clock_now() + seconds;
     if (!x) return false;
     pthread_mutex_lock(&w->asks.lock);
@@ -361,7 +361,7 @@ int rank_links_dial_all(rank_links *w, const rank_links_nodes *n, const peer_sel
 
 int rank_links_accept(rank_links *w, int a, int b, peer *p, err *e)
 {
-    rank_link *x = find(w, a, b);
+    rank_link *x = find_link(w, a, b);
     int rc = OK;
     if (!x) return err_set(e, ERR_FORMAT, "ranks %d and %d hand each other nothing", b, a);
     pthread_mutex_lock(&w->asks.lock);

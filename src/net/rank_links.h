@@ -26,7 +26,7 @@ typedef struct rank_links_shape {
     const char *(*node)(const void *of, int rank);                /* "a:7071"; NULL: the process that leads */
 } rank_links_shape;
 
-rank_links_shape rank_links_of_plan(const plan *l); /* as plan/far.h says */
+rank_links_shape rank_links_of_plan(const plan *l); /* as plan/remote.h says */
 
 /* Whom a rank on a node meets: ranks that it hands something, or takes it from, and what the leader calls their nodes
  * and its own; "": the leader's own. */

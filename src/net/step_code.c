@@ -140,7 +140,7 @@ void step_writer_forget(step_writer *w) { w->whole = true; }
 
 static void put(step_writer *w, int64_t v, int bytes) { buf_uint(&w->out, (uint64_t)v, bytes); }
 
-static bool any(const int32_t *p, int32_t n)
+static bool has_any(const int32_t *p, int32_t n)
 {
     while (n && p[n - 1] == 0) n--;
     return n > 0;
@@ -243,7 +243,8 @@ int step_write(step_writer *w, const step *st, span *out, err *e)
     const step_limits *l = &w->limits;
     const int32_t enc = l->rows[AXIS_ENC] ? st->n[AXIS_ENC] : 0, n_vec = vec_rows(l, st);
     if (!within(l, st, n_vec)) return err_set(e, ERR_LIMIT, "a step beyond what the nodes were told");
-    const bool types = l->ids && any(st->tok.type, st->n[AXIS_TOK]), enc_types = l->ids && any(st->enc.type, enc);
+    const bool types = l->ids && has_any(st->tok.type, st->n[AXIS_TOK]),
+               enc_types = l->ids && has_any(st->enc.type, enc);
     w->out.n = 0;
     put(w, w->number++, 4);
     put(w, (w->whole ? WHOLE : 0) | (types ? TYPES : 0) | (enc_types ? ENC_TYPES : 0), 1);

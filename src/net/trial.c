@@ -34,7 +34,7 @@ struct trial {
     asking asks;
 };
 
-static bool is_far(const trial *t, int r) { return device_at(&t->o->layout->devices, r)->node[0] != 0; }
+static bool is_remote(const trial *t, int r) { return device_at(&t->o->layout->devices, r)->node[0] != 0; }
 
 /* ---- nodes */
 
@@ -43,7 +43,7 @@ static void on_lost(void *ctx, const err *why) { rank_links_fail(((trial *)ctx)-
 static void links_lost(void *ctx, const err *why) { asking_lose(&((trial *)ctx)->asks, why); }
 
 static void hear(void *ctx, const progress *said) { question_hear(ctx, said); }
-static int look(void *ctx, err *e) { return question_look(ctx, PROGRESS_TRIAL, e); }
+static int look_at_question(void *ctx, err *e) { return question_look(ctx, PROGRESS_TRIAL, e); }
 
 static int ask_rank(void *ctx, int i, err *e)
 {
@@ -53,9 +53,9 @@ static int ask_rank(void *ctx, int i, err *e)
     trial_ask a = {.rank = r->rank, .ranks = t->n, .bytes = t->o->layout->bytes, .devices = span_str(t->o->devices)};
     address *at = &t->nodes.at[r->rank];
     buf message = {0};
-    if (!is_far(t, i)) return OK;
+    if (!is_remote(t, i)) return OK;
     use.hear = hear;
-    use.look = look;
+    use.look = look_at_question;
     memcpy(a.token, t->nodes.token[r->rank], sizeof a.token);
     trial_ask_write(&message, &a);
     int rc = message.n > FRAME_SMALL ? err_set(e, ERR_LIMIT, "the list of devices is too long for nodes") : OK;
@@ -75,7 +75,7 @@ static int connect_nodes(trial *t, err *e)
     if (!rc) rc = rank_links_make_tokens(&t->nodes, t->n, e);
     if (!rc) rc = at_once(t->n, ask_rank, t, e);
     for (int i = 0; i < t->n && !rc; i++)
-        if (is_far(t, i)) rc = question_await(&t->ranks[i].q, INFINITY, e);
+        if (is_remote(t, i)) rc = question_await(&t->ranks[i].q, INFINITY, e);
     return rc ? rc : rank_links_dial_all(t->w, &t->nodes, &t->self, e);
 }
 
@@ -94,7 +94,7 @@ int trial_open(trial **out, const trial_options *o, err *e)
     t->ranks = mem_zero((size_t)t->n, sizeof *t->ranks);
     int rc = t->ranks ? OK : err_memory(e, "ranks");
     for (int i = 0; i < t->n && !rc; i++) {
-        here[i] = !is_far(t, i);
+        here[i] = !is_remote(t, i);
         far = far || !here[i];
         t->ranks[i].of = t;
         t->ranks[i].rank = i;
@@ -123,7 +123,7 @@ static int run_here(trial *t, const coll_test *test, err *e)
     int rc = OK;
     bool started[LINK_RANKS_MAX] = {false};
     for (int i = 0; i < t->n && !rc; i++) {
-        if (is_far(t, i)) continue;
+        if (is_remote(t, i)) continue;
         t->ranks[i].test = test;
         started[i] = pthread_create(&t->ranks[i].thread, NULL, rank_main, &t->ranks[i]) == 0;
         if (!started[i]) {
@@ -145,11 +145,11 @@ int trial_run(trial *t, const coll_test *test, coll_score *to, err *e)
     int rc = OK;
     trial_test_write(&message, test);
     for (int i = 0; i < t->n && !rc; i++)
-        if (is_far(t, i)) rc = question_ask(&t->ranks[i].q, t->ranks[i].control, MSG_TEST, &message, e);
+        if (is_remote(t, i)) rc = question_ask(&t->ranks[i].q, t->ranks[i].control, MSG_TEST, &message, e);
     if (!rc) rc = run_here(t, test, e);
     for (int i = 0; i < t->n && !rc; i++) {
         trial_rank *r = &t->ranks[i];
-        if (!is_far(t, i)) continue;
+        if (!is_remote(t, i)) continue;
         rc = question_await(&r->q, INFINITY, e);
         if (!rc) rc = trial_score_read(&r->score, buf_span(&r->q.more), e);
     }

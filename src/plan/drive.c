@@ -58,7 +58,7 @@ static void put_part(plan *l, rank_lane *a, flight *f, uint32_t k, int from, int
     const bool here = is_here(l, giver);
     const void *bytes = here ? passed_at(l, f, k, col0) : NULL;
     err late = {0};
-    int came = here ? OK : far_take(a, k, from, passed_bytes(l, cols, rows), &bytes, &late);
+    int came = here ? OK : remote_take(a, k, from, passed_bytes(l, cols, rows), &bytes, &late);
     if (!*rc && came) *rc = came, *e = late;
     if (!*rc && a->plain) {
         decode_rows(a->of, bytes, cols, rows, a->plain);
@@ -67,7 +67,7 @@ static void put_part(plan *l, rank_lane *a, flight *f, uint32_t k, int from, int
     turn_take_for_rows(a);
     if (!*rc) *rc = s->be->act_put(s->on, s, l->cross[k].t, col0, cols, rows, a->plain ? a->plain : bytes, e);
     turn_give(a, a->reached);
-    if (!here && bytes) far_release(a, k, from);
+    if (!here && bytes) remote_release(a, k, from);
 }
 
 static int put_inputs(plan *l, rank_lane *a, flight *f, err *e)
@@ -117,7 +117,7 @@ static void get_outputs(plan *l, rank_lane *a, flight *f, int *rc, err *e)
     const segment *s = &a->seg;
     const plan_rank *r = a->of;
     err late = {0};
-    if (!*rc) *rc = far_enter(a, e);
+    if (!*rc) *rc = remote_enter(a, e);
     for (uint32_t k = 0; k < l->n_cross; k++) {
         const crossing *c = &l->cross[k];
         const cut_part *part = &r->sends[k];
@@ -139,7 +139,7 @@ static void get_outputs(plan *l, rank_lane *a, flight *f, int *rc, err *e)
             row_faults_find(l, f, &(rows_seen){c->t, false, (int)(r - l->ranks), plain, rows, cols});
             encode_rows(r, plain, cols, rows, (uint8_t *)to);
         }
-        int sent = far_post_readers(a, k, to, &late);
+        int sent = remote_post_readers(a, k, to, &late);
         if (sent && !*rc) *rc = sent, *e = late;
     }
 }
@@ -153,7 +153,7 @@ static int run_stretch(rank_lane *a, const step *st, uint32_t i, double *busy, e
     __atomic_store_n(&a->computes, 1, __ATOMIC_RELEASE);
     int rc = s->be->start(s->on, s, i, st, e);
     if (!rc) rc = s->be->wait(s->on, e);
-    if (!rc) pace_keep(&l->asked.as, s, i, st, &l->cache, start, &a->of->late);
+    if (!rc) pace_keep(&l->asked.pretended_speed, s, i, st, &l->cache, start, &a->of->late);
     *busy += clock_now() - start;
     __atomic_store_n(&a->computes, 0, __ATOMIC_RELAXED);
     __atomic_fetch_add(&a->computed, 1, __ATOMIC_RELAXED);
@@ -215,7 +215,7 @@ static bool is_there(const plan *l, int g, uint64_t number)
 /* Whether nothing more is to be waited for; under the lock. */
 static bool is_over(const plan *l, uint64_t number)
 {
-    return is_there(l, l->n_group, number) && (flight_of(l, number)->far == 0 || l->lost.code);
+    return is_there(l, l->n_group, number) && (flight_of(l, number)->remote == 0 || l->lost.code);
 }
 
 static void *drive_lane(void *arg)
@@ -230,7 +230,7 @@ static void *drive_lane(void *arg)
         while (!is_there(l, r->group, a->next) && !l->stopping) pthread_cond_wait(&l->changed, &l->lock);
         if (!is_there(l, r->group, a->next)) break;
         flight *f = flight_of(l, a->next);
-        const bool failed = f->rc != OK && f->failed_in != r->group && !l->n_far;
+        const bool failed = f->rc != OK && f->failed_in != r->group && !l->n_remote;
         pthread_mutex_unlock(&l->lock);
         if (!failed) run_step(a, f);
         pthread_mutex_lock(&l->lock);
@@ -368,11 +368,11 @@ void plan_send(plan *l, const step *st)
     f->rc = OK;
     if (f->faulty) memset(f->faults, 0, sequences_max(l) * sizeof *f->faults);
     f->faulty = false;
-    f->far = l->far ? l->n_far : 0;
+    f->remote = l->remote ? l->n_remote : 0;
     l->sent++;
     pthread_cond_broadcast(&l->changed);
     pthread_mutex_unlock(&l->lock);
-    if (f->far) l->far->send(l->far->self, l->sent - 1, st);
+    if (f->remote) l->remote->send(l->remote->self, l->sent - 1, st);
 }
 
 /* Of rows of which only the best logit is wanted: the best of all ranks, of equals the first. */

@@ -179,8 +179,8 @@ static int add_devices(plan *l, const plan_options *o, err *e)
         r->seg.be = d[i].be;
         for (int k = 0; k < PLAN_LANES; k++) r->lane[k] = (rank_lane){.of = r, .next = (uint64_t)k};
         pthread_cond_init(&r->turn, NULL);
-        l->n_far += !is_here(l, r);
-        if (!is_here(l, r) && !o->far && l->self < 0)
+        l->n_remote += !is_here(l, r);
+        if (!is_here(l, r) && !o->remote && l->self < 0)
             return err_set(e, ERR_USAGE, "--devices: \"%s\": devices of other processes need --key-file", r->node);
         if (i != l->self) continue;
         const int rc = devices_find_lent(o->lends, o->backends, &d[i], e);
@@ -204,14 +204,14 @@ int plan_open(plan **out, const program *p, const plan_options *o, err *e)
     l->self = o->rank - 1;
     l->borrows = o->shares != NULL;
     l->first = o->backends[0].be;
-    l->far = o->far;
+    l->remote = o->remote;
     int rc = reduction_of(&l->reduction, &o->choices, e);
     if (!rc && o->choices.experts == EXPERTS_WHOLE && !l->reduction.codec)
         rc = err_set(e, ERR_USAGE, "--experts whole: only where ranks add up their parts: give --reduce f32 or int8");
     if (!rc) rc = add_devices(l, o, e);
     if (!rc) add_lanes(l, o);
     if (!rc) rc = open_ranks(l, o, e);
-    if (!rc && l->n_far && l->far) rc = l->far->open(l->far->self, l, e);
+    if (!rc && l->n_remote && l->remote) rc = l->remote->open(l->remote->self, l, e);
     l->asked.devices = NULL;
     l->asked.backends = NULL;
     l->asked.shares = NULL;
@@ -237,8 +237,8 @@ int plan_ready(plan *l, const cache_options *cache, link_end *(*ends)[PLAN_LANES
 {
     int rc = OK;
     link_end *made[DEVICES_MAX][PLAN_LANES] = {{NULL}};
-    if (l->n_far && l->far) {
-        rc = l->far->ready(l->far->self, cache, made, e);
+    if (l->n_remote && l->remote) {
+        rc = l->remote->ready(l->remote->self, cache, made, e);
         ends = made;
     }
     for (int i = 0; ends && i < l->n; i++) memcpy(l->ranks[i].end, ends[i], sizeof ends[i]);
@@ -253,7 +253,7 @@ void plan_close(plan *l)
 {
     if (!l) return;
     drive_close(l);
-    if (l->n_far && l->far) l->far->close(l->far->self);
+    if (l->n_remote && l->remote) l->remote->close(l->remote->self);
     for (int i = 0; l->ranks && i < l->n; i++) {
         segment *s = &l->ranks[i].seg;
         for (int k = 0; k < PLAN_LANES; k++) {
@@ -319,7 +319,7 @@ static const plan_rank *first_in_memory(const plan *l, int i)
         bool known = false;
         for (int j = 0; j < n_shared && be; j++) known = known || shared[j] == be;
         if (be && be->shares_memory && !known) shared[n_shared++] = be;
-        if (known || k == l->results_to || (!be && !l->far) || i-- > 0) continue;
+        if (known || k == l->results_to || (!be && !l->remote) || i-- > 0) continue;
         return &l->ranks[k];
     }
     return NULL;
@@ -332,7 +332,7 @@ bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, uint64_t page
     if (!first) return false;
     const segment *s = &first->seg;
     if (!first->weights) {
-        l->far->memory(l->far->self, (int)(first - l->ranks), k_type, v_type, page, slot, left);
+        l->remote->memory(l->remote->self, (int)(first - l->ranks), k_type, v_type, page, slot, left);
         return true;
     }
     memset(page, 0, GROUP_MAX * sizeof *page);
@@ -422,13 +422,13 @@ double plan_busy(plan *l, int i)
     return busy;
 }
 
-const char *plan_as(const plan *l, int i)
+const char *plan_pretended_speed(const plan *l, int i)
 {
-    const bool may = !is_here(l, &l->ranks[i]) && l->far && l->far->as;
-    return may ? l->far->as(l->far->self, i) : NULL;
+    const bool may = !is_here(l, &l->ranks[i]) && l->remote && l->remote->pretended_speed;
+    return may ? l->remote->pretended_speed(l->remote->self, i) : NULL;
 }
 
-bool plan_sees_taps(const plan *l) { return !l->n_far || (l->far && l->far->sees_taps); }
+bool plan_sees_taps(const plan *l) { return !l->n_remote || (l->remote && l->remote->sees_taps); }
 
 const program *plan_program(const plan *l) { return l->p; }
 

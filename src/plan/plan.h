@@ -25,12 +25,12 @@ typedef struct row_fault {
     int rank;    /* that found it */
 } row_fault;
 
-/* Steps that a device may have begun at once; each has ends of links of its own (far.h). */
+/* Steps that a device may have begun at once; each has ends of links of its own (remote.h). */
 enum { PLAN_LANES = 2 };
 
 /* The ranks that other processes have, as the process that leads reaches them: by src/net. Every process makes the same
  * plan, of the same program, list of devices and options, and opens only its own ranks. */
-typedef struct plan_far {
+typedef struct plan_remote {
     void *self;
     bool sees_taps; /* taps of steps reach them */
     /* The ranks with plan_node are opened there, as far as plan_open goes here. */
@@ -40,12 +40,12 @@ typedef struct plan_far {
                    uint64_t *left);
     /* They take steps from now on. ends[r][lane], of ranks here: its end of the link between all ranks of the plan. */
     int (*ready)(void *self, const cache_options *cache, link_end *(*ends)[PLAN_LANES], err *e);
-    /* Step `number` is theirs too, until each has told plan_far_done. Does not wait. */
+    /* Step `number` is theirs too, until each has told plan_remote_done. Does not wait. */
     void (*send)(void *self, uint64_t number, const step *st);
     void (*close)(void *self); /* also after `open` or `ready` failed */
     /* How fast the node of a rank pretends to be, "2,500" (pace.h); NULL: it does not. The member may be NULL. */
-    const char *(*as)(void *self, int rank);
-} plan_far;
+    const char *(*pretended_speed)(void *self, int rank);
+} plan_remote;
 
 typedef struct plan_options {
     const device_list *devices;  /* read while the plan opens */
@@ -53,9 +53,9 @@ typedef struct plan_options {
     int max_rows[AXIS_COUNT];    /* of a step */
     int rank;                    /* r + 1: rank r is here; 0: this process leads, and has those without a node */
     const char *lends;           /* with `rank`: which devices this process lends (devices.h); NULL: all */
-    const plan_far *far;         /* NULL: no device may have a node, or this process has one rank */
+    const plan_remote *remote;   /* NULL: no device may have a node, or this process has one rank */
     plan_choices choices;        /* how ranks join, what passes between groups, … */
-    pace as;                     /* how fast devices here pretend to be */
+    pace pretended_speed;        /* how fast devices here pretend to be */
     /* NULL, or a plan of the same program and devices, whose weights devices here use too; open as long as plan_open
      * takes, then either may be closed first. Each has pages, activations and steps of its own, in threads of its own;
      * on one device they take turns. ERR_USAGE: it has not all that is needed. */
@@ -87,8 +87,8 @@ const char *plan_memory_node(const plan *l, int i);
 uint64_t plan_taken_bytes(const plan *l);
 /* Of them, weights; also of another plan, where it shares them. */
 uint64_t plan_weights_taken(const plan *l);
-/* Makes pages and compiles; then steps can be sent. ends: of the ranks here, where others are elsewhere and `far` gives
- * none: as plan_far.ready. */
+/* Makes pages and compiles; then steps can be sent. ends: of the ranks here, where others are elsewhere and `remote`
+ * gives none: as plan_remote.ready. */
 int plan_ready(plan *l, const cache_options *cache, link_end *(*ends)[PLAN_LANES], err *e);
 void plan_close(plan *l); /* NULL ok; steps under way end first */
 
@@ -105,8 +105,8 @@ const segment *plan_segment(const plan *l, int i);
 bool plan_is_lost(plan *l, err *why); /* why: NULL ok */
 /* Seconds that device i has computed in the steps collected so far, exchanging rows not counted. */
 double plan_busy(plan *l, int i);
-/* How fast the node of device i pretends to be (plan_far.as); NULL: it does not. */
-const char *plan_as(const plan *l, int i);
+/* How fast the node of device i pretends to be (plan_remote.pretended_speed); NULL: it does not. */
+const char *plan_pretended_speed(const plan *l, int i);
 /* Whether taps of steps reach all devices. */
 bool plan_sees_taps(const plan *l);
 const program *plan_program(const plan *l);

@@ -8,7 +8,7 @@ bool plan_page_bytes(const plan *l, uint64_t page[GROUP_MAX])
     memset(page, 0, GROUP_MAX * sizeof *page);
     for (int i = 0; i < l->n; i++)
         if (l->ranks[i].seg.on) add_page_bytes(l->ranks[i].seg.p, l->cache.k_type, l->cache.v_type, page);
-    return !l->n_far;
+    return !l->n_remote;
 }
 
 void plan_page_layout(const plan *l, buf *out)

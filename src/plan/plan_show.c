@@ -308,7 +308,7 @@ static void add_rank(const plan *l, int i, const plan_part *part, double seconds
     json_add_int(one, "kv_bytes", (int64_t)part->kv_bytes);
     if (r->seg.on) json_add_int(one, "step_bytes", (int64_t)step_bytes(r, part));
     if (seconds > 0) json_add_num(one, "tokens_per_s", 1 / seconds);
-    if (plan_as(l, i)) json_add_str(one, "as", plan_as(l, i));
+    if (plan_pretended_speed(l, i)) json_add_str(one, "as", plan_pretended_speed(l, i));
     if (r->weights && r->seg.be->tell) r->seg.be->tell(r->weights->set, json_add_object(one, "fetch"));
 }
 

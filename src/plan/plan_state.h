@@ -73,7 +73,7 @@ typedef struct flight {
     row_fault
         *faults; /* of each sequence (row_faults.h); under the driver's lock until the step is over, as is `faulty` */
     bool faulty; /* some are not ROW_GOOD */
-    int far;     /* ranks in other processes that have not finished it; as rc */
+    int remote;  /* ranks in other processes that have not finished it; as rc */
     err why;
     float **passed; /* [n_cross] rows of an activation that crosses: of each rank its columns one after another, coded,
                        from max_rows * (its first column) on; NULL: it is a result, from one rank */
@@ -98,13 +98,13 @@ struct plan {
     reduction reduction;
     wire_type wire; /* of what passes between groups */
     cache_options cache;
-    plan_group *groups;    /* [n_group] */
-    plan_rank *ranks;      /* [n] group by group */
-    double *shares;        /* [n] */
-    int n_group, n, n_far; /* n_far: of the ranks, in other processes */
-    int self;              /* rank that this process has; -1: it leads, and has those without a node */
-    int results_to;        /* the leader's rank that takes results of nodes: the last, without a device; -1: none */
-    const plan_far *far;
+    plan_group *groups;       /* [n_group] */
+    plan_rank *ranks;         /* [n] group by group */
+    double *shares;           /* [n] */
+    int n_group, n, n_remote; /* n_remote: of the ranks, in other processes */
+    int self;                 /* rank that this process has; -1: it leads, and has those without a node */
+    int results_to;           /* the leader's rank that takes results of nodes: the last, without a device; -1: none */
+    const plan_remote *remote;
     const backend *first; /* the preferred one */
     crossing *cross;
     uint32_t n_cross;
@@ -149,11 +149,11 @@ int find_crossings(plan *l, err *e);
 int list_parts(plan *l, err *e);
 int list_edges(const plan *l, plan_rank *r, err *e);
 
-/* far.c: the most that ranks elsewhere have sent to rank `to` before it takes it. */
+/* remote.c: the most that ranks elsewhere have sent to rank `to` before it takes it. */
 uint64_t bytes_to_rank(const plan *l, int to);
 
 /* Whether each device has a thread: several may work at once. */
-static inline bool drive_has_threads(const plan *l) { return l->in_flight > 1 || l->n > l->n_group || l->n_far; }
+static inline bool drive_has_threads(const plan *l) { return l->in_flight > 1 || l->n > l->n_group || l->n_remote; }
 uint64_t drive_bytes(const plan *l); /* of memory for steps in flight */
 /* Takes memory for the steps in flight, and starts the threads. */
 int drive_open(plan *l, err *e);

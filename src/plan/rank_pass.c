@@ -20,7 +20,7 @@ static uint64_t part_bytes(const rank_lane *a, uint32_t k)
     return passed_bytes(l, part->columns.to - part->columns.from, rows);
 }
 
-int far_take(const rank_lane *a, uint32_t k, int from, uint64_t n, const void **bytes, err *e)
+int remote_take(const rank_lane *a, uint32_t k, int from, uint64_t n, const void **bytes, err *e)
 {
     link_end *end = end_of(a);
     int rc = OK;
@@ -33,7 +33,7 @@ int far_take(const rank_lane *a, uint32_t k, int from, uint64_t n, const void **
     return rc;
 }
 
-void far_release(const rank_lane *a, uint32_t k, int from)
+void remote_release(const rank_lane *a, uint32_t k, int from)
 {
     link_end *end = end_of(a);
     end->kind->release(end, from, channel_of(a, k));
@@ -46,7 +46,7 @@ static bool sends(const plan_rank *r, int i, uint32_t k)
     return r->sends[k].t && !is_here(l, &l->ranks[i]) && l->ranks[i].receives[k];
 }
 
-int far_enter(const rank_lane *a, err *e)
+int remote_enter(const rank_lane *a, err *e)
 {
     const plan *l = a->of->of;
     link_end *end = end_of(a);
@@ -58,18 +58,18 @@ int far_enter(const rank_lane *a, err *e)
     return rc;
 }
 
-int far_post(const rank_lane *a, int to, uint32_t k, const void *bytes, uint64_t n, err *e)
+int remote_post(const rank_lane *a, int to, uint32_t k, const void *bytes, uint64_t n, err *e)
 {
     link_end *end = end_of(a);
     return n ? end->kind->post(end, to, channel_of(a, k), bytes, n, e) : OK;
 }
 
-int far_post_readers(const rank_lane *a, uint32_t k, const void *bytes, err *e)
+int remote_post_readers(const rank_lane *a, uint32_t k, const void *bytes, err *e)
 {
     const plan *l = a->of->of;
     const uint64_t n = part_bytes(a, k);
     int rc = OK;
     for (int i = 0; i < l->n && !rc && end_of(a); i++)
-        if (i != l->results_to && sends(a->of, i, k)) rc = far_post(a, i, k, bytes, n, e);
+        if (i != l->results_to && sends(a->of, i, k)) rc = remote_post(a, i, k, bytes, n, e);
     return rc;
 }

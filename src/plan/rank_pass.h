@@ -7,11 +7,11 @@
 /* Steps that may be under way in a lane. */
 static inline int steps_of_lane(const plan *l) { return (l->in_flight + l->lanes - 1) / l->lanes; }
 
-/* The n bytes that a rank elsewhere sends of crossing k: waits for them; until far_release. */
-int far_take(const rank_lane *a, uint32_t k, int from, uint64_t n, const void **bytes, err *e);
-void far_release(const rank_lane *a, uint32_t k, int from);
+/* The n bytes that a rank elsewhere sends of crossing k: waits for them; until remote_release. */
+int remote_take(const rank_lane *a, uint32_t k, int from, uint64_t n, const void **bytes, err *e);
+void remote_release(const rank_lane *a, uint32_t k, int from);
 /* Sends n bytes of crossing k to rank `to` elsewhere; what the rank wrote of it to all devices that read it. */
-int far_post(const rank_lane *a, int to, uint32_t k, const void *bytes, uint64_t n, err *e);
-int far_post_readers(const rank_lane *a, uint32_t k, const void *bytes, err *e);
+int remote_post(const rank_lane *a, int to, uint32_t k, const void *bytes, uint64_t n, err *e);
+int remote_post_readers(const rank_lane *a, uint32_t k, const void *bytes, err *e);
 /* Waits until nobody reads any longer what the rank sent in the step that had this place before. */
-int far_enter(const rank_lane *a, err *e);
+int remote_enter(const rank_lane *a, err *e);

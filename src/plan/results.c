@@ -110,7 +110,7 @@ void results_send(const rank_lane *a, const flight *f, uint32_t k, int *rc, err 
     err late = {0};
     if (!is_sent(l, k)) return;
     const uint64_t n = result_bytes(l, a->of, k, f->st);
-    const int failed = far_post(a, l->results_to, k, f->sent[l->cross[k].entry], n, &late);
+    const int failed = remote_post(a, l->results_to, k, f->sent[l->cross[k].entry], n, &late);
     if (failed && !*rc) *rc = failed, *e = late;
 }
 
@@ -141,10 +141,10 @@ static void take_message(const rank_lane *a, const flight *f, uint32_t k, int fr
     const plan *l = a->of->of;
     const void *bytes;
     err late = {0};
-    const int came = far_take(a, k, from, result_bytes(l, &l->ranks[from], k, f->st), &bytes, &late);
+    const int came = remote_take(a, k, from, result_bytes(l, &l->ranks[from], k, f->st), &bytes, &late);
     if (came && !*rc) *rc = came, *e = late;
     if (bytes && !*rc) *rc = read_message(l, f, k, from, bytes, e);
-    if (bytes) far_release(a, k, from);
+    if (bytes) remote_release(a, k, from);
 }
 
 int results_take(const rank_lane *a, const flight *f, err *e)

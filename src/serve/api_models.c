@@ -90,7 +90,7 @@ static void add_peers(engine *g, bool shown, json *root)
         json_add_str(one, "state", state[all[i].state]);
         json_add_num(one, "rtt_ms", all[i].rtt_ms);
         json_add_str(one, "detail", all[i].detail);
-        if (all[i].as[0]) json_add_str(one, "as", all[i].as);
+        if (all[i].pretended_speed[0]) json_add_str(one, "as", all[i].pretended_speed);
         if (all[i].hashed) json_add_int(one, "hashed", all[i].hashed);
     }
     mem_free(all);

@@ -1,5 +1,5 @@
-/* far.c - see far.h. */
-#include "plan/far.h"
+/* remote.c - see remote.h. */
+#include "plan/remote.h"
 
 #include "plan/rank_pass.h"
 #include "plan/results.h"
@@ -57,13 +57,13 @@ uint64_t bytes_to_rank(const plan *l, int to)
 
 /* ---- what other processes tell */
 
-bool plan_far_done(plan *l, int rank, uint64_t number, double busy, const err *why)
+bool plan_remote_done(plan *l, int rank, uint64_t number, double busy, const err *why)
 {
     pthread_mutex_lock(&l->lock);
     const bool known = number >= l->collected && number < l->sent;
     if (known) {
         flight *f = &l->flights[number % (uint64_t)l->in_flight];
-        f->far--;
+        f->remote--;
         l->ranks[rank].busy += busy;
         if (why->code && !f->rc) {
             f->failed_in = -1;
@@ -75,7 +75,7 @@ bool plan_far_done(plan *l, int rank, uint64_t number, double busy, const err *w
     return known;
 }
 
-bool plan_far_fault(plan *l, int rank, uint64_t number, int32_t k, const row_fault *x)
+bool plan_remote_fault(plan *l, int rank, uint64_t number, int32_t k, const row_fault *x)
 {
     row_fault there = *x;
     there.rank = rank;
@@ -88,7 +88,7 @@ bool plan_far_fault(plan *l, int rank, uint64_t number, int32_t k, const row_fau
     return known;
 }
 
-void plan_far_lost(plan *l, const err *why)
+void plan_remote_lost(plan *l, const err *why)
 {
     pthread_mutex_lock(&l->lock);
     if (!l->lost.code) l->lost = *why;
@@ -100,7 +100,9 @@ void plan_far_lost(plan *l, const err *why)
 static uint64_t time_of(const plan *l, const rank_lane *a)
 {
     struct timespec t = {0};
-    clock_gettime(l->asked.as.bytes_per_s > 0 || l->asked.as.ops_per_s > 0 ? CLOCK_MONOTONIC : a->clock, &t);
+    clock_gettime(l->asked.pretended_speed.bytes_per_s > 0 || l->asked.pretended_speed.ops_per_s > 0 ? CLOCK_MONOTONIC
+                                                                                                     : a->clock,
+                  &t);
     return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
