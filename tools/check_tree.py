@@ -2,9 +2,10 @@
 """check_tree.py - holds the house in order; `make lint` runs it. One line per violation, as compilers write errors.
 
 Checks: the include rule (table RULE) and circles of includes, third-party headers in one file only, lengths of lines
-and files, branches and parameters of functions, members of structs, one header per file, functions and members that
-nothing uses, members named like their type where C++ reads them, unique file names, names of tests, names that C
-reserves, no machine paths, the fixed top level, and the table of folders in src/README.md (`--write` writes it).
+and files, branches and parameters of functions, members of structs, one header per file, types that two headers
+define, functions and members that nothing uses, members named like their type where C++ reads them, unique file
+names, names of tests, names that C reserves, no machine paths, the fixed top level, and the table of folders in
+src/README.md (`--write` writes it).
 
 C is read by patterns, as clang-format leaves it: what begins at the left margin is a declaration. Branches are if, for,
 while, ?, &&, || and switch, which counts once however many cases it has. Uses are counted by name over the tree without
@@ -168,6 +169,17 @@ def check_headers(defined):
                 to = home.get(name, path)
                 if elsewhere and body is None and os.path.basename(to)[:-2] != stem:
                     fail(path, line, f"{name} is defined in {to}: its declaration belongs into the header of that file")
+
+
+def check_types(code):
+    """The first file to include two headers that define one type stops; of cpu/simd a file includes one set."""
+    homes = {}
+    for path, text in sorted((p, t) for p, t in code.items() if not p.startswith("cpu/simd/")):
+        for m in re.finditer(r"^typedef (?:struct|enum|union)[^;{]*\{.*?^\} ?(\w+);", text, re.S | re.M):
+            line = text.count("\n", 0, m.end()) + 1
+            other = homes.setdefault(m[1], path) if path.endswith(".h") and not path.startswith("tests/") else path
+            if other != path:
+                fail(path, line, f"type {m[1]} is also defined in {other}")
 
 
 def check_uses(code, defined):
@@ -344,6 +356,7 @@ def main():
     check_definitions(files)
     check_functions(defined)
     check_headers(defined)
+    check_types(code)
     check_uses(code, defined)
     check_members(code, raw)
     check_circles(includes)
