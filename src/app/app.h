@@ -2,7 +2,7 @@
  *
  * A sub-command is one const struct in src/app/cmd_<name>.c plus one line in cmd_list.h. Its flags are `param` rows
  * in groups; each group fills one struct inside the command's options. Parsing, defaults, ranges, help and
- * suggestions follow from the rows. */
+ * suggestions follow from the rows. Flags, settings and checks of outputs read commands, which main hands to them. */
 #pragma once
 #include "base/err.h"
 #include "base/json.h"

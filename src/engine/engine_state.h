@@ -1,7 +1,8 @@
 /* engine_state.h - inside the engine: what its files share.
  *
  * engine.c opens and closes, queue.c is what other threads call, schedule.c decides who takes part in a step, infer.c
- * runs steps and delivers tokens. */
+ * runs steps and delivers tokens. The parts that are structs of their own (draft, damage, draws, steps) work on the
+ * engine, so their files and this one include each other. */
 #pragma once
 #include "cache/prefix_share.h"
 #include "cache/text_slots.h"

@@ -2,7 +2,8 @@
  *
  * The listener fills the request half and calls exchange_admit when the head is complete (keys, origin, method,
  * declared length: all that can be refused before a body is read), then exchange_handle with the body. A handler either
- * fills status and `out`, or sets `later`: a stream that another thread will fill. */
+ * fills status and `out`, or sets `later`: a stream that another thread will fill. Routes are the server's
+ * (api_list.h), and take an exchange. */
 #pragma once
 #include "base/buf.h"
 #include "base/json.h"

@@ -1,5 +1,6 @@
 /* reply_form.h - what an API that generates text has of its own: how its requests are read, and how its replies are
- * written. Each form is one const struct, named by its routes; whatever lies between is the same for all. */
+ * written. Each form is one const struct, named by its routes; whatever lies between is the same for all.
+ * A form's file knows the requests that it reads and the completions that it writes, and both name their form. */
 #pragma once
 #include "serve/completion.h"
 
