@@ -21,6 +21,7 @@ static inline int rig_plan_place(plan **l, const program *p, const plan_case *c,
 {
     const backend_use cpu[] = {{&cpu_backend, &c->cpu}, {0}};
     device_list devices;
+    *l = NULL;
     int rc = device_list_parse(&devices, c->devices ? c->devices : "cpu", c->backends ? c->backends : cpu, e);
     plan_options o = {.devices = &devices,
                       .backends = c->backends ? c->backends : cpu,

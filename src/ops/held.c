@@ -24,8 +24,10 @@ uint64_t kv_place(kv_store *kv, const program *p, int group, dtype k_type, dtype
     for (uint32_t i = 0; i < p->n_state; i++) {
         if (p->states[i].kind != STATE_PAGES || p->states[i].group != group || !writes(p, OP_KV_PUT, i)) continue;
         kv_layout(&kv[i], &p->states[i], k_type, v_type);
-        kv[i].k = base + bytes;
-        kv[i].v = kv[i].k + kv[i].k_page;
+        if (base) {
+            kv[i].k = base + bytes;
+            kv[i].v = kv[i].k + kv[i].k_page;
+        }
         bytes += kv[i].k_page + kv[i].v_page;
     }
     for (uint32_t i = 0; i < p->n_state; i++)
@@ -38,7 +40,7 @@ uint64_t slots_place(slot_store *slots, const program *p, float *base)
     uint64_t floats = 0;
     for (uint32_t i = 0; i < p->n_op; i++) {
         if (!op_is(&p->ops[i], OPF_SLOT)) continue;
-        slots[p->ops[i].state].at = base + floats;
+        if (base) slots[p->ops[i].state].at = base + floats;
         floats += ((uint64_t)p->states[p->ops[i].state].slot_floats + LANES - 1) / LANES * LANES;
     }
     for (uint32_t i = 0; i < p->n_op; i++)
