@@ -11,8 +11,6 @@
 enum { GIVEN_MAX = 1 << 18, TENSOR_LEAST = 24 }; /* bytes of a tensor's contents; of a tensor in the message */
 static const uint64_t bytes_max = (uint64_t)1 << 46;
 
-static int no_memory(err *e) { return err_memory(e, "a list of tensors"); }
-
 static void write_text(buf *out, span t)
 {
     buf_uint(out, t.n, 4);
@@ -122,7 +120,7 @@ static int read_shape(catalogue *to, listed *x, cursor *c, err *e)
     uint64_t need;
     t->name = read_text(to, c);
     const char *type = read_text(to, c);
-    if (!c->bad && (!t->name || !type)) return no_memory(e);
+    if (!c->bad && (!t->name || !type)) return err_memory(e, "a list of tensors");
     t->type = c->bad ? DTYPE_NONE : dtype_by_name(type);
     t->packed = cursor_u8(c) != 0;
     t->dims.rank = cursor_u8(c);
@@ -162,7 +160,7 @@ static int add_tensor(catalogue *to, err *e)
     x->at = to->bytes;
     to->bytes += (x->t.bytes + CATALOGUE_ALIGN - 1) / CATALOGUE_ALIGN * CATALOGUE_ALIGN;
     if (to->bytes > bytes_max) return err_set(e, ERR_LIMIT, "its tensors have more than 64 TiB");
-    return map_put(&to->names, span_str(x->t.name), to->n++) ? OK : no_memory(e);
+    return map_put(&to->names, span_str(x->t.name), to->n++) ? OK : err_memory(e, "a list of tensors");
 }
 
 static int read_tensor(catalogue *to, cursor *c, sha256 *identity, err *e)
@@ -194,7 +192,7 @@ static int read_count(catalogue *to, cursor *c, uint32_t *n, err *e)
     *n = cursor_u32(c);
     if (!cursor_has(c, *n, TENSOR_LEAST) || *n > CKPT_TENSORS_MAX) return malformed(e);
     to->tensor = mem_zero((size_t)*n + 1, sizeof *to->tensor);
-    return to->tensor ? OK : no_memory(e);
+    return to->tensor ? OK : err_memory(e, "a list of tensors");
 }
 
 int catalogue_read(catalogue *out, span text, err *e)
@@ -204,7 +202,7 @@ int catalogue_read(catalogue *out, span text, err *e)
     uint32_t n = 0;
     *out = (catalogue){.has_trees = true};
     out->format = read_text(out, &c);
-    if (!c.bad && !out->format) return no_memory(e);
+    if (!c.bad && !out->format) return err_memory(e, "a list of tensors");
     int rc = read_count(out, &c, &n, e);
     sha256_init(&identity);
     sha256_add(&identity, text.p, c.at);
@@ -220,7 +218,7 @@ static int check_all(const catalogue *c, const uint8_t *all, err *e)
 {
     contents_item *items = mem_array((size_t)c->n + 1, sizeof *items);
     uint8_t got[SHA256_BYTES];
-    if (!items) return no_memory(e);
+    if (!items) return err_memory(e, "a list of tensors");
     for (uint32_t i = 0; i < c->n; i++) items[i] = (contents_item){&c->tensor[i].t, c->tensor[i].digest};
     contents_join(items, c->n, got);
     mem_free(items);
@@ -236,7 +234,7 @@ int catalogue_read_flat(catalogue *out, span text, err *e)
     uint32_t n = 0;
     *out = (catalogue){.n = 0};
     out->format = read_text(out, &c);
-    if (!c.bad && !out->format) return no_memory(e);
+    if (!c.bad && !out->format) return err_memory(e, "a list of tensors");
     read_digest(&c, all);
     int rc = read_count(out, &c, &n, e);
     for (uint32_t i = 0; i < n && !rc; i++) rc = read_tensor_flat(out, &c, e);
@@ -303,7 +301,7 @@ int catalogue_compare(const catalogue *c, const ckpt *own, const program *p, con
                       int threads, int64_t *hashed_at, err *e)
 {
     bool *want = mem_zero((size_t)ckpt_count(own) + 1, sizeof *want);
-    if (!want) return no_memory(e);
+    if (!want) return err_memory(e, "a list of tensors");
     mark_wanted(p, want);
     int rc = c->has_trees ? compare_trees(c, own, want, cache, since, threads, hashed_at, e)
                           : compare_flat(c, own, want, cache, since, threads, hashed_at, e);

@@ -258,10 +258,3 @@ void hosted_close(hosted_rank *r)
     pthread_cond_destroy(&r->changed);
     mem_free(r);
 }
-
-char *hosted_text(span t)
-{
-    char *s = mem_alloc(t.n + 1);
-    if (s) memcpy(s, t.p, t.n), s[t.n] = 0;
-    return s;
-}

@@ -108,6 +108,3 @@ bool hosted_is_over(const hosted_rank *r);
 void hosted_stop(hosted_rank *r);
 /* When its connections were closed; NULL ok. */
 void hosted_close(hosted_rank *r);
-
-/* A text that came, with a NUL; mem_free's. NULL: memory is short. */
-char *hosted_text(span t);

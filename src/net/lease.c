@@ -131,9 +131,9 @@ static int read_ask(lease *l, span payload, err *e)
     hosted_rank *r = &l->base;
     int rc = lease_ask_read(&l->ask, payload, peer_protocol(r->control), &l->refused);
     if (rc && rc != ERR_USAGE) return err_copy(e, &l->refused);
-    char *devices = hosted_text(l->ask.devices);
-    l->weights = hosted_text(l->ask.weights);
-    l->spec = hosted_text(l->ask.model_spec);
+    char *devices = mem_strn((const char *)l->ask.devices.p, l->ask.devices.n);
+    l->weights = mem_strn((const char *)l->ask.weights.p, l->ask.weights.n);
+    l->spec = mem_strn((const char *)l->ask.model_spec.p, l->ask.model_spec.n);
     buf_add(&l->flat, l->ask.flat.p, l->ask.flat.n);
     r->rank = l->ask.rank;
     r->ranks = l->ask.ranks;

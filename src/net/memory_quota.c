@@ -52,7 +52,7 @@ int quota_take(memory_quota *of, uint64_t *held, uint64_t needs, uint64_t beside
 uint64_t quota_left(memory_quota *of)
 {
     pthread_mutex_lock(&of->lock);
-    const uint64_t left = !of->most ? UINT64_MAX : of->most > of->taken ? of->most - of->taken : 0;
+    const uint64_t left = free_bytes(of, 0);
     pthread_mutex_unlock(&of->lock);
     return left;
 }

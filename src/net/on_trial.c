@@ -36,7 +36,7 @@ static int read_trial(hosted_trial *t, span payload, err *e)
     trial_ask a;
     int rc = trial_ask_read(&a, payload, e);
     if (rc) return rc;
-    char *devices = hosted_text(a.devices);
+    char *devices = mem_strn((const char *)a.devices.p, a.devices.n);
     t->layout.bytes = a.bytes;
     r->rank = a.rank;
     r->ranks = a.ranks;

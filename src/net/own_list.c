@@ -7,17 +7,16 @@
 #include "net/catalogue.h"
 #include "net/msg.h"
 
-static int no_memory(err *e) { return err_memory(e, "a list of tensors"); }
-
 int own_list_make(own_list *l, const model *m, err *e)
 {
     contents_roots held = {0};
     if (l->order) return OK;
     uint32_t *order = mem_array((size_t)ckpt_count(m->weights) + 1, sizeof *order);
     char *cache = contents_cache_folder();
-    int rc = order ? contents_roots_some(&held, m->weights, NULL, cache, 0, pool_default_threads(), e) : no_memory(e);
+    int rc = order ? contents_roots_some(&held, m->weights, NULL, cache, 0, pool_default_threads(), e)
+                   : err_memory(e, "a list of tensors");
     l->text.n = 0;
-    if (!rc && !catalogue_write(&l->text, order, m->weights, &held, m->prog)) rc = no_memory(e);
+    if (!rc && !catalogue_write(&l->text, order, m->weights, &held, m->prog)) rc = err_memory(e, "a list of tensors");
     if (!rc && l->text.n > LIST_BYTES_MAX)
         rc = err_set(e, ERR_LIMIT, "the list of the model's tensors is too long for nodes: %zu bytes", l->text.n);
     if (!rc) sha256_of(l->text.p, l->text.n, l->digest);
@@ -34,7 +33,7 @@ int own_list_make_flat(own_list *l, const model *m, err *e)
     if (l->flat.n) return OK;
     char *cache = contents_cache_folder();
     int rc = contents_hash(&held, m->weights, cache, pool_default_threads(), e);
-    if (!rc && !catalogue_write_flat(&l->flat, m->weights, &held, m->prog)) rc = no_memory(e);
+    if (!rc && !catalogue_write_flat(&l->flat, m->weights, &held, m->prog)) rc = err_memory(e, "a list of tensors");
     contents_free(&held);
     mem_free(cache);
     return rc;

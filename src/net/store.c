@@ -38,8 +38,6 @@ struct store {
     size_t n_noted, cap_noted;
 };
 
-static int no_memory(err *e) { return err_memory(e, "weights from the leader"); }
-
 static int failed(const store *s, err *e) { return err_set(e, ERR_IO, "%s: %s", s->path, strerror(errno)); }
 
 static int write_all(const store *s, int fd, const uint8_t *p, uint64_t n, uint64_t at, err *e)
@@ -75,7 +73,7 @@ static int add_note(store *s, const store_record *r, err *e)
 {
     if (!mem_grow((void **)&s->note, &s->cap_note, s->n_note + 1, sizeof *s->note) ||
         !mem_grow((void **)&s->noted, &s->cap_noted, s->n_noted + r->n, sizeof *s->noted))
-        return no_memory(e);
+        return err_memory(e, "weights from the leader");
     piece_note *x = &s->note[s->n_note];
     *x = (piece_note){.run0 = s->n_noted, .n = r->n};
     memcpy(x->digest, r->digest, SHA256_BYTES);
@@ -94,7 +92,7 @@ static int read_journal(store *s, err *e)
 {
     buf text = {0};
     store_record *r = mem_alloc(sizeof *r);
-    int rc = r ? store_journal_load(s->journal, &text, e) : no_memory(e);
+    int rc = r ? store_journal_load(s->journal, &text, e) : err_memory(e, "weights from the leader");
     cursor c = cursor_of(buf_span(&text));
     size_t good = 0;
     while (!rc && store_record_read(r, &c)) {
@@ -113,13 +111,13 @@ static int open_in_folder(store *s, const char *dir, err *e)
 {
     char name[STORE_NAME];
     store_name(s->told->identity, ".tensors", name);
-    if (!(s->path = file_join(dir, name))) return no_memory(e);
+    if (!(s->path = file_join(dir, name))) return err_memory(e, "weights from the leader");
     s->data = open(s->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (s->data < 0 || flock(s->data, LOCK_SH)) return failed(s, e);
     futimens(s->data, NULL); /* used now */
     store_name(s->told->identity, ".journal", name);
     char *path = file_join(dir, name);
-    if (!path) return no_memory(e);
+    if (!path) return err_memory(e, "weights from the leader");
     s->journal = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_APPEND, 0600);
     mem_free(path);
     return s->journal < 0 ? failed(s, e) : OK;
@@ -129,7 +127,7 @@ static int name_descriptor(store *s, err *e)
 {
     char path[40];
     snprintf(path, sizeof path, "/proc/self/fd/%d", s->data);
-    if (!(s->path = mem_str(path))) return no_memory(e);
+    if (!(s->path = mem_str(path))) return err_memory(e, "weights from the leader");
     return s->data < 0 ? failed(s, e) : OK;
 }
 
@@ -160,12 +158,12 @@ static int grow(const store *s, uint64_t bytes, err *e)
 int store_open(store **out, const catalogue *told, const char *dir, uint64_t most, err *e)
 {
     store *s = *out = mem_zero(1, sizeof *s);
-    if (!s) return no_memory(e);
+    if (!s) return err_memory(e, "weights from the leader");
     *s = (store){.told = told, .data = -1, .journal = -1, .most = most};
     if (dir && !(s->dir = mem_str(dir))) {
         mem_free(s);
         *out = NULL;
-        return no_memory(e);
+        return err_memory(e, "weights from the leader");
     }
     int rc = dir && mkdir(dir, 0700) && errno != EEXIST ? err_set(e, ERR_IO, "%s: %s", dir, strerror(errno)) : OK;
     if (!rc) rc = !dir ? open_in_memory(s, e) : told->has_trees ? open_in_folder(s, dir, e) : open_alone(s, dir, e);
@@ -235,7 +233,7 @@ int store_missing(store *s, const ckpt *c, byte_runs *runs, err *e)
     byte_runs_free(&have);
     byte_runs_free(runs);
     *runs = left;
-    return ok ? ckpt_check_torn(c, e) : no_memory(e);
+    return ok ? ckpt_check_torn(c, e) : err_memory(e, "weights from the leader");
 }
 
 int store_put(store *s, const piece_ask *a, const uint8_t *bytes, err *e)
@@ -251,7 +249,7 @@ int store_put(store *s, const piece_ask *a, const uint8_t *bytes, err *e)
     if (r) sha256_of(bytes, a->bytes, r->digest);
     for (uint32_t i = 0; r && i < a->n; i++)
         r->run[i] = (file_run){s->told->tensor[a->run[i].entry].at + a->run[i].at, (uint32_t)a->run[i].n};
-    if (!r || !store_record_write(&record, r)) rc = no_memory(e);
+    if (!r || !store_record_write(&record, r)) rc = err_memory(e, "weights from the leader");
     mem_free(r);
     if (!rc) {
         flock(s->journal, LOCK_EX); /* others append too */
@@ -283,8 +281,7 @@ int store_check(const store *s, const ckpt *c, const byte_runs *runs, err *e)
 
 int store_look(const store *s, err *e)
 {
-    struct stat st;
-    if (s->journal < 0 || fstat(s->journal, &st) || st.st_nlink) return OK;
+    if (s->journal < 0 || !store_journal_is_left(s->journal)) return OK;
     return err_set(e, ERR_UNAVAILABLE, "%s: has other contents than were written to it: its disk changed it", s->path);
 }
 

@@ -102,24 +102,28 @@ static int write_journal(const char *path, const buf *text, err *e)
     return rc;
 }
 
+bool store_journal_is_left(int journal)
+{
+    struct stat st;
+    return fstat(journal, &st) == 0 && st.st_nlink == 0;
+}
+
 /* Leaves records out: those in `bad`. The journal becomes another file, so that whoever has this one open, in another
  * process too, sees that it was left. *gone: somebody else has done so meanwhile: nothing is written, as the journal
  * that is there now may have new records. */
 static int take_out(int journal, const char *path, const buf *bad, bool *gone, err *e)
 {
-    struct stat st;
     buf text = {0}, left = {0};
     store_record *r = mem_alloc(sizeof *r);
     const bool locked = r && flock(journal, LOCK_EX) == 0; /* others append */
     int rc = locked ? store_journal_load(journal, &text, e) : err_set(e, ERR_IO, "%s: cannot be locked", path);
-    *gone = locked && !fstat(journal, &st) && !st.st_nlink;
+    *gone = locked && store_journal_is_left(journal);
     cursor c = cursor_of(buf_span(&text));
-    for (size_t from = 0; !rc && store_record_read(r, &c); from = c.at) {
+    for (size_t from = 0; !rc && !*gone && store_record_read(r, &c); from = c.at) {
         const span own = span_of(text.p + from, c.at - from);
         if (!memmem(bad->p, bad->n, own.p, own.n)) buf_add(&left, own.p, own.n);
     }
-    if (!rc && !*gone)
-        rc = left.bad ? err_set(e, ERR_MEMORY, "out of memory for %s", path) : write_journal(path, &left, e);
+    if (!rc && !*gone) rc = left.bad ? err_memory(e, path) : write_journal(path, &left, e);
     if (locked) flock(journal, LOCK_UN);
     buf_free(&text);
     buf_free(&left);

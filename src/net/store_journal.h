@@ -22,6 +22,8 @@ typedef struct store_record {
 void store_name(const uint8_t identity[SHA256_BYTES], const char *ending, char to[STORE_NAME]);
 bool store_record_write(buf *out, const store_record *r);
 bool store_record_read(store_record *r, cursor *c); /* false: the end, or it is malformed */
+/* Whether somebody has put another journal in its place: store_recheck, of this process or of another. */
+bool store_journal_is_left(int journal);
 /* The bytes of a journal; one that is too large is emptied. Under its lock. */
 int store_journal_load(int journal, buf *to, err *e);
 
