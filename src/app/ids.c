@@ -9,20 +9,19 @@
 
 enum { IDS_FILE_MAX = 64 << 20 };
 
-static bool is_blank(uint8_t c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
-static bool is_gap(uint8_t c) { return c == ',' || is_blank(c); }
+static bool is_gap(uint8_t c) { return c == ',' || byte_is_blank(c); }
 
 int ids_parse_text(token_list *out, span text, const char *where, err *e)
 {
     size_t at = 0, end = text.n;
-    while (at < end && is_blank(text.p[at])) at++;
-    while (end > at && is_blank(text.p[end - 1])) end--;
+    while (at < end && byte_is_blank(text.p[at])) at++;
+    while (end > at && byte_is_blank(text.p[end - 1])) end--;
     if (end - at >= 2 && text.p[at] == '[' && text.p[end - 1] == ']') {
         at++;
         end--;
     }
     for (bool comma = false;; comma = true) { /* a comma promises an id */
-        while (at < end && is_blank(text.p[at])) at++;
+        while (at < end && byte_is_blank(text.p[at])) at++;
         if (at == end && !comma) return OK;
         size_t start = at;
         int64_t v = 0;
@@ -34,7 +33,7 @@ int ids_parse_text(token_list *out, span text, const char *where, err *e)
         if (!mem_grow(&p, &out->cap, out->n + 1, sizeof *out->id)) return err_memory(e, NULL);
         out->id = p;
         out->id[out->n++] = (int32_t)v;
-        while (at < end && is_blank(text.p[at])) at++;
+        while (at < end && byte_is_blank(text.p[at])) at++;
         if (at == end) return OK;
         at += text.p[at] == ',';
     }

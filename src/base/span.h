@@ -24,6 +24,16 @@ static inline bool span_starts(span a, const char *s)
     return a.n >= n && memcmp(a.p, s, n) == 0;
 }
 
+/* The white space of JSON. */
+static inline bool byte_is_blank(uint8_t c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
+/* s without those around it. Spaces and tabs only: span_trim of models/spec/spec_split.h. */
+static inline span span_without_blanks(span s)
+{
+    while (s.n && byte_is_blank(s.p[0])) s = span_of(s.p + 1, s.n - 1);
+    while (s.n && byte_is_blank(s.p[s.n - 1])) s.n--;
+    return s;
+}
+
 /* The next item of a list with commas, without the blanks around it; false behind the last. *list moves on, to NULL
  * after the last item; a list of NULL has none, an empty one an empty item. */
 static inline bool list_next(const char **list, span *item)

@@ -8,15 +8,6 @@
 
 enum { NESTING_MAX = 200 };
 
-static bool is_blank(uint8_t c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
-
-span call_trimmed(span s)
-{
-    while (s.n && is_blank(s.p[0])) s = span_of(s.p + 1, s.n - 1);
-    while (s.n && is_blank(s.p[s.n - 1])) s.n--;
-    return s;
-}
-
 static size_t string_length(span s)
 {
     for (size_t i = 1; i < s.n; i++) {
@@ -32,7 +23,7 @@ size_t call_json_length(span s)
     if (s.n && s.p[0] == '"') return string_length(s);
     if (s.n && s.p[0] != '{' && s.p[0] != '[') {
         size_t n = 0;
-        while (n < s.n && !is_blank(s.p[n]) && !strchr(",}]", s.p[n])) n++;
+        while (n < s.n && !byte_is_blank(s.p[n]) && !strchr(",}]", s.p[n])) n++;
         return n;
     }
     for (size_t i = 0; i < s.n; i++) {
@@ -63,12 +54,12 @@ static span find_member(span s, const char *const *names)
 {
     size_t i = 1;
     while (i < s.n) {
-        while (i < s.n && (is_blank(s.p[i]) || s.p[i] == ',')) i++;
+        while (i < s.n && (byte_is_blank(s.p[i]) || s.p[i] == ',')) i++;
         const size_t key = i < s.n && s.p[i] == '"' ? string_length(span_of(s.p + i, s.n - i)) : 0;
         if (!key) break;
         const span name = span_of(s.p + i + 1, key - 2);
         i += key;
-        while (i < s.n && (is_blank(s.p[i]) || s.p[i] == ':')) i++;
+        while (i < s.n && (byte_is_blank(s.p[i]) || s.p[i] == ':')) i++;
         const size_t n = call_json_length(span_of(s.p + i, s.n - i));
         if (!n) break;
         for (const char *const *w = names; *w; w++)
@@ -109,14 +100,14 @@ static bool from_object(call_body_walk *w, span s, span *name, span *arguments)
 
 static bool next_of_list(call_body_walk *w, span *name, span *arguments)
 {
-    const span s = call_trimmed(w->body);
+    const span s = span_without_blanks(w->body);
     if (!w->at && s.n && s.p[0] == '{') { /* one call without its list */
         w->done = true;
         return from_object(w, s, name, arguments);
     }
     if (!s.n || s.p[0] != '[') return false;
     size_t i = w->at ? w->at : 1;
-    while (i < s.n && (is_blank(s.p[i]) || s.p[i] == ',')) i++;
+    while (i < s.n && (byte_is_blank(s.p[i]) || s.p[i] == ',')) i++;
     if (i < s.n && s.p[i] == ']') {
         w->done = true;
         *name = (span){0};
@@ -130,7 +121,7 @@ static bool next_of_list(call_body_walk *w, span *name, span *arguments)
 /* "functions.name:0" and "name" alike. */
 static span plain_name(span s)
 {
-    s = call_trimmed(s);
+    s = span_without_blanks(s);
     if (span_starts(s, "functions.")) s = span_of(s.p + 10, s.n - 10);
     const uint8_t *colon = memrchr(s.p, ':', s.n);
     for (const uint8_t *c = colon ? colon + 1 : NULL; c && c < s.p + s.n; c++)
@@ -175,7 +166,7 @@ static void put_argument(call_body_walk *w, span function, span key, span value)
     buf name = {0};
     buf_add(&name, key.p, key.n);
     const bool text = call_argument_is_text(w->tools, function, buf_cstr(&name));
-    const span v = call_trimmed(value);
+    const span v = span_without_blanks(value);
     buf_free(&name);
     buf_str(&w->text, w->text.n > 1 ? ", " : "");
     json_quote(&w->text, key);
@@ -208,7 +199,7 @@ static bool from_tags(call_body_walk *w, span *name, span *arguments)
 {
     size_t at = 0;
     w->done = true;
-    *name = call_trimmed(between(w->body, &at, "<function=", ">"));
+    *name = span_without_blanks(between(w->body, &at, "<function=", ">"));
     if (!name->n) return false;
     buf_str(&w->text, "{");
     for (;;) {
@@ -218,7 +209,7 @@ static bool from_tags(call_body_walk *w, span *name, span *arguments)
         span value = between(w->body, &at, "", "</parameter>");
         if (!value.p) return false;
         value = span_of(w->body.p + value_at, value.n);
-        put_argument(w, *name, call_trimmed(key), without_lines(value));
+        put_argument(w, *name, span_without_blanks(key), without_lines(value));
     }
     buf_str(&w->text, "}");
     *arguments = buf_span(&w->text);
@@ -230,7 +221,7 @@ static bool from_pairs(call_body_walk *w, span *name, span *arguments)
     size_t at = 0;
     const uint8_t *end = memmem(w->body.p, w->body.n, "<arg_key>", 9);
     w->done = true;
-    *name = call_trimmed(end ? span_of(w->body.p, (size_t)(end - w->body.p)) : w->body);
+    *name = span_without_blanks(end ? span_of(w->body.p, (size_t)(end - w->body.p)) : w->body);
     if (!name->n || memchr(name->p, '{', name->n)) return false;
     buf_str(&w->text, "{");
     for (;;) {
@@ -238,7 +229,7 @@ static bool from_pairs(call_body_walk *w, span *name, span *arguments)
         if (!key.p) break;
         const span value = between(w->body, &at, "<arg_value>", "</arg_value>");
         if (!value.p) return false;
-        put_argument(w, *name, call_trimmed(key), value);
+        put_argument(w, *name, span_without_blanks(key), value);
     }
     buf_str(&w->text, "}");
     *arguments = buf_span(&w->text);

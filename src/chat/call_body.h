@@ -20,8 +20,5 @@ bool call_body_next(call_body_walk *w, span *name, span *arguments);
 /* Whether an argument is text, whatever it looks like: its declared type says so. */
 bool call_argument_is_text(const json *tools, span function, const char *key);
 bool call_value_is_json(span s);
-/* s without the blanks around it. */
-span call_trimmed(span s);
-
 /* Bytes of the JSON value at the beginning of s; 0: it is none, or not complete. */
 size_t call_json_length(span s);

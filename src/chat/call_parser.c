@@ -88,8 +88,6 @@ bool call_parser_wants(const call_parser_options *o, span special)
 
 static span rest_of_text(const call_parser *p) { return span_of(p->in.p + p->at, p->in.n - p->at); }
 
-static bool is_blank(uint8_t c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
-
 /* The first of the marks in s: its index, with where it lies in *at; -1: none, and *at is where one may begin. */
 static int find_mark(span s, const char *const *mark, int n, size_t *at)
 {
@@ -112,8 +110,8 @@ static size_t put_text(call_parser *p, buf *to, span s)
 {
     size_t from = 0, end = s.n;
     const bool trims = p->state == IN_REASONING || p->o.format;
-    while ((trims || p->o.reasoning) && !p->begun && from < s.n && is_blank(s.p[from])) from++;
-    while (trims && end > from && is_blank(s.p[end - 1])) end--;
+    while ((trims || p->o.reasoning) && !p->begun && from < s.n && byte_is_blank(s.p[from])) from++;
+    while (trims && end > from && byte_is_blank(s.p[end - 1])) end--;
     if (end > from) p->begun = true;
     if (end > from && p->state == IN_CONTENT) p->said = true;
     buf_add(to, s.p + from, end - from);
@@ -151,7 +149,8 @@ static size_t call_head(const call_parser *p, span s, span *name)
     const size_t opened = f->open && strncmp(before, f->open, strlen(f->open)) == 0 ? strlen(f->open) : 0;
     const size_t lead = (size_t)(at - before) - opened, tail = strlen(at + 1);
     size_t from = 0; /* of a list: its beginning, or what stands between two calls */
-    while (f->body == CALL_LIST && from < s.n && (is_blank(s.p[from]) || s.p[from] == '[' || s.p[from] == ',')) from++;
+    while (f->body == CALL_LIST && from < s.n && (byte_is_blank(s.p[from]) || s.p[from] == '[' || s.p[from] == ','))
+        from++;
     if (s.n - from < lead || memcmp(s.p + from, before + opened, lead) != 0) return 0;
     size_t end = from += lead;
     while (end < s.n && is_name_byte(s.p[end])) end++;
@@ -272,7 +271,7 @@ static void put_quoted(buf *to, span s)
 /* The end of a value that is JSON, if it is: the mark outside its strings; -1: not yet. */
 static ptrdiff_t json_end(span s, const char *end)
 {
-    const span value = call_trimmed(s);
+    const span value = span_without_blanks(s);
     const bool strings = value.n && memchr("{[\"", value.p[0], 3);
     bool string = false;
     for (size_t i = 0; i < s.n; i++) {
@@ -299,7 +298,7 @@ static bool step_value(call_parser *p, bool last, chat_message *to)
         const ptrdiff_t end = json_end(s, w->end);
         found = end >= 0;
         at = found ? (size_t)end : 0;
-        const span value = call_trimmed(span_of(s.p, at));
+        const span value = span_without_blanks(span_of(s.p, at));
         if (found && !p->again && call_value_is_json(value)) buf_add(arguments, value.p, value.n);
         else if (found && !p->again) json_quote(arguments, span_of(s.p, at));
     }
@@ -359,7 +358,7 @@ static ptrdiff_t call_end(const call_format *f, span s, size_t *skip)
         if (!sep) return -1;
         from = (size_t)(sep - s.p) + strlen(f->separator);
     }
-    while (from < s.n && is_blank(s.p[from])) from++;
+    while (from < s.n && byte_is_blank(s.p[from])) from++;
     const size_t n = call_json_length(span_of(s.p + from, s.n - from));
     return n ? (ptrdiff_t)(from + n) : -1;
 }
@@ -375,7 +374,7 @@ static bool take_bare(call_parser *p, bool last, chat_message *to)
 {
     span s = rest_of_text(p);
     size_t from = 0;
-    while (from < s.n && (is_blank(s.p[from]) || (to->n_calls && (s.p[from] == ';' || s.p[from] == ',')))) from++;
+    while (from < s.n && (byte_is_blank(s.p[from]) || (to->n_calls && (s.p[from] == ';' || s.p[from] == ',')))) from++;
     if (from == s.n || s.p[from] != '{') {
         if (from == s.n && !last) return false;
         p->begun = true; /* it is text after all */

@@ -62,14 +62,6 @@ static phrase *one_call(grammar_builder *b, const spelled *s, size_t n, span ski
     return any;
 }
 
-/* A literal without the blanks around it. */
-static span trim_span(span s)
-{
-    while (s.n && strchr(" \n\t\r", s.p[0])) s = span_of(s.p + 1, s.n - 1);
-    while (s.n && strchr(" \n\t\r", s.p[s.n - 1])) s.n--;
-    return s;
-}
-
 static phrase *all_calls(grammar_builder *b, const call_forms *f, const token_trie *t, schema_doubt *doubt)
 {
     static const span none = {(const uint8_t *)"", 0};
@@ -86,7 +78,7 @@ static phrase *all_calls(grammar_builder *b, const call_forms *f, const token_tr
         tags.key = spell(b, t, f->key, f->special);
         tags.value = spell(b, t, f->value ? f->value : "", f->special);
         tags.end = spell(b, t, f->end ? f->end : "", f->special);
-        stop_rules_open(&tags.text, b, trim_span(span_str(f->end ? f->end : "")));
+        stop_rules_open(&tags.text, b, span_without_blanks(span_str(f->end ? f->end : "")));
     }
     for (size_t i = 0; i < f->n && !b->e->code; i++) {
         s.before[i] = spell(b, t, f->form[i].before, f->special);
