@@ -102,8 +102,8 @@ typedef struct cuda_segment {
 cuda_device *cuda_device_of(dev *d);
 static inline const cuda_device *cuda_device_at(const dev *d) { return (const cuda_device *)(const void *)d; }
 
-/* Opens a stream in the context of device `ordinal` of the driver, and closes what is open of it. Devices over weights
- * have the same context, and streams of their own: their kernels may run at once. */
+/* A stream in the context of the driver's device `ordinal`. Devices over one set of weights share the context, and each
+ * has a stream: kernels of several devices may run at once. After an error too: cuda_queue_close. */
 int cuda_queue_open(cuda_queue *q, const cuda_driver *cu, int ordinal, err *e);
 void cuda_queue_close(cuda_queue *q);
 /* A call of the driver. The first that fails makes the queue bad: later ones are not made, and fail. */

@@ -6,7 +6,7 @@
 
 enum { ALIGN = 16 };
 
-/* Fills the host side of a block; pointers in what it writes are device addresses. */
+/* Writes structs of a step into the host memory of a block. The pointers in these structs are device addresses. */
 typedef struct writer {
     cuda_block *block;
     uint64_t used;

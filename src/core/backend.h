@@ -99,7 +99,7 @@ struct backend {
     void (*weights_close)(weight_set *w);
     uint64_t (*weight_bytes)(const weight_set *w); /* memory taken or to be taken, without mapped files */
     const char *(*isa)(const weight_set *w);       /* what its kernels are made for: "avx2"; static text */
-    void (*tell)(const weight_set *w, json *to);   /* adds what it has chosen by measurement; NULL: nothing */
+    void (*tell)(const weight_set *w, json *to);   /* adds the choices made by measurement; NULL: none */
     /* Bytes left for pages and slots of a device of program p: less what one compile and steps will take. */
     uint64_t (*budget)(const weight_set *w, const program *p);
 

@@ -55,7 +55,7 @@ static int take_token(answer *a, int32_t id, err *e)
     return rc;
 }
 
-/* Cuts the text at the first stop string in what is new since `seen`. */
+/* Cuts the text at the first stop string. The text before `seen` has none. */
 static void look_for_stop(answer *a, size_t seen)
 {
     const answer_rules *r = a->rules;
