@@ -6,8 +6,6 @@
 
 #include <stdio.h>
 
-enum { SHARED_MAX = 40 << 10 }; /* bytes of dynamic shared memory that every device gives without being asked */
-
 static const dtype float_types[CUDA_FLOATS] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
 
 int cuda_fast_load(cuda_weights *w, err *e)
@@ -37,32 +35,19 @@ int cuda_fast_load(cuda_weights *w, err *e)
     return rc;
 }
 
-/* The address of an operand; NULL for none. */
-static void *at(const cuda_device *d, const cuda_segment *s, ref t)
-{
-    const tensor *i = &d->p->tensors[t];
-    if (!t) return NULL;
-    if (i->kind == TENSOR_WEIGHT) return (void *)(uintptr_t)d->w->helds[i->weight].data;
-    return (void *)(uintptr_t)(i->kind == TENSOR_CONST ? d->constant[t] : s->act + i->off);
-}
-
-static const step *step_at(const cuda_segment *s) { return (const step *)(uintptr_t)s->step.at; }
-
-static int64_t blocks_of(int64_t n, int64_t each) { return (n + each - 1) / each; }
-
 static product_args product_of(const cuda_device *d, const cuda_segment *s, const step *st, const op *o)
 {
     const program *p = d->p;
     const held_weight *w = &d->w->helds[p->tensors[o->in[1]].weight];
-    product_args a = {.bias = at(d, s, o->in[2]),
-                      .y = at(d, s, o->out),
+    product_args a = {.bias = cuda_at(d, s, o->in[2]),
+                      .y = cuda_at(d, s, o->out),
                       .n = tensor_count(&p->tensors[o->out]),
                       .cols = w->cols,
                       .x_cols = tensor_count(&p->tensors[o->in[0]]),
                       .head_rows = INT64_MAX,
                       .rows = st->n[p->tensors[o->out].axis]};
     if (o->kind == OP_MATMUL_HEADS) a.head_rows = w->rows / (a.x_cols / w->cols);
-    if (o->kind == OP_MATMUL_EXP) a.table = at(d, s, o->in[3]);
+    if (o->kind == OP_MATMUL_EXP) a.table = cuda_at(d, s, o->in[3]);
     return a;
 }
 
@@ -71,7 +56,7 @@ static int way_of(const product_args *a) { return a->rows > 1 && !a->table; }
 
 static cuda_grid product_grid(const product_args *a, int64_t outputs, int threads)
 {
-    return (cuda_grid){blocks_of(a->rows, way_of(a) ? CUDA_FAST_ROWS : 1), blocks_of(a->n, outputs), threads, 0};
+    return (cuda_grid){cuda_blocks(a->rows, way_of(a) ? CUDA_FAST_ROWS : 1), cuda_blocks(a->n, outputs), threads, 0};
 }
 
 static int start_packed(cuda_device *d, const cuda_segment *s, const step *st, const op *o, err *e)
@@ -80,7 +65,7 @@ static int start_packed(cuda_device *d, const cuda_segment *s, const step *st, c
     const panel_format *f = panel_format_of(w->type);
     qmat_args a = {.of = product_of(d, s, st, o),
                    .w = w->data,
-                   .x = at(d, s, o->in[0]),
+                   .x = cuda_at(d, s, o->in[0]),
                    .w_stride = w->stride,
                    .type = (int32_t)w->type,
                    .factor = f->factor};
@@ -96,7 +81,7 @@ static int start_floats(cuda_device *d, const cuda_segment *s, const step *st, c
     while (k < CUDA_FLOATS && float_types[k] != w->type) k++;
     *done = k < CUDA_FLOATS && !w->packed;
     if (!*done) return OK;
-    fmat_args a = {.of = product_of(d, s, st, o), .w = w->data, .x = at(d, s, o->in[0])};
+    fmat_args a = {.of = product_of(d, s, st, o), .w = w->data, .x = cuda_at(d, s, o->in[0])};
     return cuda_launch_grid(&d->q, d->w->kernels.fmat[k][way_of(&a.of)],
                             product_grid(&a.of, FMAT_THREADS / LANES, FMAT_THREADS), (void *[]){&a}, e);
 }
@@ -105,10 +90,10 @@ static int start_norm(cuda_device *d, const cuda_segment *s, const step *st, con
 {
     const tensor *out = &d->p->tensors[o->out];
     const int64_t groups = tensor_count(out) / o->u.norm.width;
-    norm_args a = {.x = at(d, s, o->in[0]),
-                   .gain = at(d, s, o->in[1]),
-                   .bias = at(d, s, o->in[2]),
-                   .y = at(d, s, o->out),
+    norm_args a = {.x = cuda_at(d, s, o->in[0]),
+                   .gain = cuda_at(d, s, o->in[1]),
+                   .bias = cuda_at(d, s, o->in[2]),
+                   .y = cuda_at(d, s, o->out),
                    .groups = groups,
                    .gain_n = o->in[1] ? tensor_count(&d->p->tensors[o->in[1]]) : 1,
                    .bias_n = o->in[2] ? tensor_count(&d->p->tensors[o->in[2]]) : 1,
@@ -122,53 +107,29 @@ static int start_norm(cuda_device *d, const cuda_segment *s, const step *st, con
 static int start_quant(cuda_device *d, const cuda_segment *s, const step *st, const op *o, err *e)
 {
     const tensor *out = &d->p->tensors[o->out];
-    quant_args a = {.x = at(d, s, o->in[0]),
-                    .to = at(d, s, o->out),
+    quant_args a = {.x = cuda_at(d, s, o->in[0]),
+                    .to = cuda_at(d, s, o->out),
                     .rows = st->n[out->axis],
                     .cols = tensor_count(out),
                     .block = out->block,
                     .residual = o->u.quant.residual};
     const int64_t units = a.rows * (act_padded(a.cols) / a.block);
-    const cuda_grid grid = {blocks_of(units, QUANT_THREADS / 32), 1, QUANT_THREADS, 0};
+    const cuda_grid grid = {cuda_blocks(units, QUANT_THREADS / 32), 1, QUANT_THREADS, 0};
     return cuda_launch_grid(&d->q, d->w->kernels.quant, grid, (void *[]){&a}, e);
-}
-
-static int start_attn(cuda_device *d, const cuda_segment *s, const step *st, const op *o, bool *done, err *e)
-{
-    const program *p = d->p;
-    const kv_store *kv = &d->kv[o->state];
-    const bool buckets = o->u.attn.bias == BIAS_BUCKETS;
-    attn_args a = {.st = step_at(s),
-                   .q = at(d, s, o->in[ATTN_Q]),
-                   .bias = at(d, s, o->in[ATTN_BIAS]),
-                   .sinks = at(d, s, o->in[ATTN_SINKS]),
-                   .table = at(d, s, o->in[ATTN_TABLE]),
-                   .out = at(d, s, o->out),
-                   .kv = *kv,
-                   .o = *o,
-                   .group = p->states[o->state].group,
-                   .axis = p->tensors[o->out].axis,
-                   .key_axis = p->states[o->state].axis,
-                   .reach = buckets ? (int)(tensor_count(&p->tensors[o->in[ATTN_TABLE]]) / 2) : 0,
-                   .per_kv = attn_per_kv(o, kv->heads)};
-    const cuda_grid grid = {(int64_t)st->n[a.axis] * o->u.attn.heads, 1, ATTN_THREADS,
-                            attn_shared_bytes(kv->k_dim, kv->v_dim)};
-    *done = grid.shared_bytes <= SHARED_MAX;
-    return *done ? cuda_launch_grid(&d->q, d->w->kernels.attn, grid, (void *[]){&a}, e) : OK;
 }
 
 static int start_each(cuda_device *d, const cuda_segment *s, const step *st, const op *o, err *e)
 {
     const tensor *out = &d->p->tensors[o->out], *b = &d->p->tensors[o->in[1]];
-    each_args a = {.x = at(d, s, o->in[0]),
-                   .b = at(d, s, o->in[1]),
-                   .y = at(d, s, o->out),
+    each_args a = {.x = cuda_at(d, s, o->in[0]),
+                   .b = cuda_at(d, s, o->in[1]),
+                   .y = cuda_at(d, s, o->out),
                    .n = st->n[out->axis] * tensor_count(out),
                    .dim = tensor_count(out),
                    .o = *o};
     a.by_column = o->in[1] && b->kind != TENSOR_ACT;
     a.by_row = o->in[1] && !a.by_column && tensor_count(b) < a.dim;
-    const cuda_grid grid = {blocks_of(a.n, EACH_THREADS), 1, EACH_THREADS, 0};
+    const cuda_grid grid = {cuda_blocks(a.n, EACH_THREADS), 1, EACH_THREADS, 0};
     return cuda_launch_grid(&d->q, d->w->kernels.each, grid, (void *[]){&a}, e);
 }
 
@@ -176,10 +137,10 @@ static int start_rope(cuda_device *d, const cuda_segment *s, const step *st, con
 {
     const tensor *out = &d->p->tensors[o->out];
     const uint64_t variants = (uint64_t)o->u.rope.table * CUDA_VARIANTS * sizeof(rope_variant);
-    rope_args a = {.st = step_at(s),
+    rope_args a = {.st = cuda_step_at(s),
                    .variant = (const rope_variant *)(uintptr_t)(d->rope_variants + variants),
-                   .x = at(d, s, o->in[0]),
-                   .y = at(d, s, o->out),
+                   .x = cuda_at(d, s, o->in[0]),
+                   .y = cuda_at(d, s, o->out),
                    .rows = st->n[out->axis],
                    .heads = tensor_count(out) / o->u.rope.width,
                    .axis = out->axis,
@@ -187,35 +148,35 @@ static int start_rope(cuda_device *d, const cuda_segment *s, const step *st, con
                    .width = o->u.rope.width,
                    .half = o->u.rope.dims / 2,
                    .halves = o->u.rope.style == ROPE_HALVES};
-    const cuda_grid grid = {blocks_of(a.rows * a.heads * (a.width - a.half), EACH_THREADS), 1, EACH_THREADS, 0};
+    const cuda_grid grid = {cuda_blocks(a.rows * a.heads * (a.width - a.half), EACH_THREADS), 1, EACH_THREADS, 0};
     return cuda_launch_grid(&d->q, d->w->kernels.rope, grid, (void *[]){&a}, e);
 }
 
 static int start_kv_put(cuda_device *d, const cuda_segment *s, const step *st, const op *o, err *e)
 {
     const tensor *in = &d->p->tensors[o->in[0]];
-    kv_args a = {.st = step_at(s),
-                 .k = at(d, s, o->in[0]),
-                 .v = at(d, s, o->in[1]),
+    kv_args a = {.st = cuda_step_at(s),
+                 .k = cuda_at(d, s, o->in[0]),
+                 .v = cuda_at(d, s, o->in[1]),
                  .kv = d->kv[o->state],
                  .rows = st->n[in->axis],
                  .group = d->p->states[o->state].group,
                  .axis = in->axis};
-    const cuda_grid grid = {blocks_of(2 * a.rows * a.kv.heads, KV_THREADS / 32), 1, KV_THREADS, 0};
+    const cuda_grid grid = {cuda_blocks(2 * a.rows * a.kv.heads, KV_THREADS / 32), 1, KV_THREADS, 0};
     return cuda_launch_grid(&d->q, d->w->kernels.kv_put, grid, (void *[]){&a}, e);
 }
 
 static int start_embed(cuda_device *d, const cuda_segment *s, const step *st, const op *o, err *e)
 {
     const tensor *t = &d->p->tensors[o->in[0]], *out = &d->p->tensors[o->out];
-    embed_args a = {.st = step_at(s),
-                    .y = at(d, s, o->out),
+    embed_args a = {.st = cuda_step_at(s),
+                    .y = cuda_at(d, s, o->out),
                     .dim = tensor_count(out),
                     .axis = out->axis,
                     .by = o->u.embed.by,
                     .offset = o->u.embed.offset};
     if (t->kind == TENSOR_CONST)
-        a.table = (held_weight){.data = at(d, s, o->in[0]),
+        a.table = (held_weight){.data = cuda_at(d, s, o->in[0]),
                                 .type = DTYPE_F32,
                                 .stride = (uint64_t)t->dim[1] * sizeof(float),
                                 .rows = t->dim[0],
@@ -228,9 +189,9 @@ static int start_embed(cuda_device *d, const cuda_segment *s, const step *st, co
 static int start_copy(cuda_device *d, const cuda_segment *s, const step *st, const op *o, err *e)
 {
     const tensor *out = &d->p->tensors[o->out];
-    copy_args a = {.x = at(d, s, o->in[0]),
-                   .y = at(d, s, o->out),
-                   .st = o->kind == OP_TAKE_OUT ? step_at(s) : NULL,
+    copy_args a = {.x = cuda_at(d, s, o->in[0]),
+                   .y = cuda_at(d, s, o->out),
+                   .st = o->kind == OP_TAKE_OUT ? cuda_step_at(s) : NULL,
                    .x_dim = tensor_count(&d->p->tensors[o->in[0]]),
                    .dim = tensor_count(out),
                    .from = o->kind == OP_COLUMNS ? o->u.columns.from : 0};
@@ -249,7 +210,7 @@ int cuda_fast_start(cuda_device *d, const cuda_segment *s, const step *st, uint3
     switch ((op_kind)o->kind) {
     case OP_NORM: return start_norm(d, s, st, o, e);
     case OP_QUANT: return start_quant(d, s, st, o, e);
-    case OP_ATTN: return start_attn(d, s, st, o, done, e);
+    case OP_ATTN: return cuda_attn_start(d, s, st, o, done, e);
     case OP_ROPE: return start_rope(d, s, st, o, e);
     case OP_KV_PUT: return start_kv_put(d, s, st, o, e);
     case OP_EMBED: return start_embed(d, s, st, o, e);

@@ -138,9 +138,22 @@ int cuda_launch_grid(cuda_queue *q, cu_function f, cuda_grid g, void **parameter
 typedef int cuda_launches(cuda_device *d, cuda_segment *s, uint32_t stretch, const step *st, err *e);
 int cuda_graph_start(cuda_device *d, cuda_segment *s, uint32_t stretch, const step *st, cuda_launches *launch, err *e);
 void cuda_graphs_drop(const cuda_device *d, cuda_segment *s);
+/* What parameters of kernels are made of: the address of an operand, NULL for none; of the step; blocks of `each`. */
+static inline void *cuda_at(const cuda_device *d, const cuda_segment *s, ref t)
+{
+    const tensor *i = &d->p->tensors[t];
+    if (!t) return NULL;
+    if (i->kind == TENSOR_WEIGHT) return (void *)(uintptr_t)d->w->helds[i->weight].data;
+    return (void *)(uintptr_t)(i->kind == TENSOR_CONST ? d->constant[t] : s->act + i->off);
+}
+static inline const step *cuda_step_at(const cuda_segment *s) { return (const step *)(uintptr_t)s->step.at; }
+static inline int64_t cuda_blocks(int64_t n, int64_t each) { return (n + each - 1) / each; }
+
 /* cuda_fast.c: the kernels of fast.cu; starts the one that does an op in this step. *done false: there is none. */
 int cuda_fast_load(cuda_weights *w, err *e);
 int cuda_fast_start(cuda_device *d, const cuda_segment *s, const step *st, uint32_t i, bool *done, err *e);
+/* cuda_attn.c: ATTN, likewise. */
+int cuda_attn_start(cuda_device *d, const cuda_segment *s, const step *st, const op *o, bool *done, err *e);
 
 /* cuda_weight.c */
 int cuda_weights_send(cuda_weights *w, err *e);
