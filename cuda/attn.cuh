@@ -265,6 +265,7 @@ extern "C" __global__ void __launch_bounds__(ATTN_THREADS) cuda_attn(const attn_
     __shared__ warp_space space[ATTN_WARPS];
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, heads = a.o.u.attn.heads, n = a.kv.v_dim;
     const int64_t u = blockIdx.x, row = u / heads, head = u % heads, kv = (a.o.u.attn.head0 + head) / a.per_kv;
+    if (row >= a.st->n[a.axis]) return;
     float *all = dynamic, *parts = all + n, *q = parts + ATTN_WARPS * n;
     attn_mask mask = {step_rows_of(a.st, a.axis), step_rows_of(a.st, a.key_axis), a.o.u.attn.window, a.o.u.attn.ahead,
                       a.o.u.attn.chunk, a.o.u.attn.bias == BIAS_BUCKETS ? a.bias : NULL, a.table, heads, a.reach};

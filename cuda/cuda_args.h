@@ -6,6 +6,9 @@
 #include "core/step.h"
 #include "ops/held.h"
 
+/* Rows: a graph is made for a number of rows and replayed for fewer, so a grid may have more blocks than this step has
+ * rows. `live` points to the number in the step, where kernels read it. */
+
 /* Threads of a block of each kernel. */
 enum {
     QMAT_THREADS = 256,
@@ -28,7 +31,8 @@ typedef struct product_args {
     const int32_t *table;    /* of a DISPATCH; NULL: one matrix */
     int64_t n, cols, x_cols; /* cols: of the matrix; x_cols: of a whole row of activations */
     int64_t head_rows;       /* no heads: INT64_MAX */
-    int32_t rows;
+    const int32_t *live;     /* rows of this step */
+    int32_t rows;            /* that many at most: the grid's */
 } product_args;
 
 /* Packed weights, int8 activations (act_q8.h, one row a tile). */
@@ -51,6 +55,7 @@ typedef struct fmat_args {
 typedef struct norm_args {
     const float *x, *gain, *bias;
     float *y;
+    const int32_t *live;
     int64_t groups, gain_n, bias_n; /* groups of a row; lengths of both vectors */
     int32_t width, kind;
     float eps;
@@ -60,7 +65,8 @@ typedef struct norm_args {
 typedef struct quant_args {
     const float *x;
     uint8_t *to;
-    int64_t rows, cols;
+    const int32_t *live;
+    int64_t cols;
     int32_t block, residual;
 } quant_args;
 
@@ -85,7 +91,8 @@ typedef struct attn_args {
 typedef struct each_args {
     const float *x, *b;
     float *y;
-    int64_t n, dim; /* elements in all; of a row */
+    const int32_t *live;
+    int64_t dim; /* elements of a row */
     op o;
     bool by_column, by_row;
 } each_args;
@@ -96,7 +103,7 @@ typedef struct rope_args {
     const rope_variant *variant; /* [variants] of the table */
     const float *x;
     float *y;
-    int64_t rows, heads; /* heads of a row */
+    int64_t heads; /* of a row */
     int32_t axis, table, width, half, halves;
 } rope_args;
 
@@ -105,7 +112,6 @@ typedef struct kv_args {
     const step *st;
     const float *k, *v;
     kv_store kv;
-    int64_t rows;
     int32_t group, axis;
 } kv_args;
 
@@ -121,5 +127,6 @@ typedef struct copy_args {
     const float *x;
     float *y;
     const step *st; /* rows are st->out's; NULL: all */
+    const int32_t *live;
     int64_t x_dim, dim, from;
 } copy_args;

@@ -45,6 +45,7 @@ static product_args product_of(const cuda_device *d, const cuda_segment *s, cons
                       .cols = w->cols,
                       .x_cols = tensor_count(&p->tensors[o->in[0]]),
                       .head_rows = INT64_MAX,
+                      .live = cuda_live(s, p->tensors[o->out].axis),
                       .rows = st->n[p->tensors[o->out].axis]};
     if (o->kind == OP_MATMUL_HEADS) a.head_rows = w->rows / (a.x_cols / w->cols);
     if (o->kind == OP_MATMUL_EXP) a.table = cuda_at(d, s, o->in[3]);
@@ -94,6 +95,7 @@ static int start_norm(cuda_device *d, const cuda_segment *s, const step *st, con
                    .gain = cuda_at(d, s, o->in[1]),
                    .bias = cuda_at(d, s, o->in[2]),
                    .y = cuda_at(d, s, o->out),
+                   .live = cuda_live(s, out->axis),
                    .groups = groups,
                    .gain_n = o->in[1] ? tensor_count(&d->p->tensors[o->in[1]]) : 1,
                    .bias_n = o->in[2] ? tensor_count(&d->p->tensors[o->in[2]]) : 1,
@@ -109,11 +111,11 @@ static int start_quant(cuda_device *d, const cuda_segment *s, const step *st, co
     const tensor *out = &d->p->tensors[o->out];
     quant_args a = {.x = cuda_at(d, s, o->in[0]),
                     .to = cuda_at(d, s, o->out),
-                    .rows = st->n[out->axis],
+                    .live = cuda_live(s, out->axis),
                     .cols = tensor_count(out),
                     .block = out->block,
                     .residual = o->u.quant.residual};
-    const int64_t units = a.rows * (act_padded(a.cols) / a.block);
+    const int64_t units = st->n[out->axis] * (act_padded(a.cols) / a.block);
     const cuda_grid grid = {cuda_blocks(units, QUANT_THREADS / 32), 1, QUANT_THREADS, 0};
     return cuda_launch_grid(&d->q, d->w->kernels.quant, grid, (void *[]){&a}, e);
 }
@@ -124,12 +126,12 @@ static int start_each(cuda_device *d, const cuda_segment *s, const step *st, con
     each_args a = {.x = cuda_at(d, s, o->in[0]),
                    .b = cuda_at(d, s, o->in[1]),
                    .y = cuda_at(d, s, o->out),
-                   .n = st->n[out->axis] * tensor_count(out),
+                   .live = cuda_live(s, out->axis),
                    .dim = tensor_count(out),
                    .o = *o};
     a.by_column = o->in[1] && b->kind != TENSOR_ACT;
     a.by_row = o->in[1] && !a.by_column && tensor_count(b) < a.dim;
-    const cuda_grid grid = {cuda_blocks(a.n, EACH_THREADS), 1, EACH_THREADS, 0};
+    const cuda_grid grid = {cuda_blocks(st->n[out->axis] * a.dim, EACH_THREADS), 1, EACH_THREADS, 0};
     return cuda_launch_grid(&d->q, d->w->kernels.each, grid, (void *[]){&a}, e);
 }
 
@@ -141,14 +143,14 @@ static int start_rope(cuda_device *d, const cuda_segment *s, const step *st, con
                    .variant = (const rope_variant *)(uintptr_t)(d->rope_variants + variants),
                    .x = cuda_at(d, s, o->in[0]),
                    .y = cuda_at(d, s, o->out),
-                   .rows = st->n[out->axis],
                    .heads = tensor_count(out) / o->u.rope.width,
                    .axis = out->axis,
                    .table = o->u.rope.table,
                    .width = o->u.rope.width,
                    .half = o->u.rope.dims / 2,
                    .halves = o->u.rope.style == ROPE_HALVES};
-    const cuda_grid grid = {cuda_blocks(a.rows * a.heads * (a.width - a.half), EACH_THREADS), 1, EACH_THREADS, 0};
+    const cuda_grid grid = {cuda_blocks(st->n[out->axis] * a.heads * (a.width - a.half), EACH_THREADS), 1, EACH_THREADS,
+                            0};
     return cuda_launch_grid(&d->q, d->w->kernels.rope, grid, (void *[]){&a}, e);
 }
 
@@ -159,10 +161,9 @@ static int start_kv_put(cuda_device *d, const cuda_segment *s, const step *st, c
                  .k = cuda_at(d, s, o->in[0]),
                  .v = cuda_at(d, s, o->in[1]),
                  .kv = d->kv[o->state],
-                 .rows = st->n[in->axis],
                  .group = d->p->states[o->state].group,
                  .axis = in->axis};
-    const cuda_grid grid = {cuda_blocks(2 * a.rows * a.kv.heads, KV_THREADS / 32), 1, KV_THREADS, 0};
+    const cuda_grid grid = {cuda_blocks(2 * (int64_t)st->n[in->axis] * a.kv.heads, KV_THREADS / 32), 1, KV_THREADS, 0};
     return cuda_launch_grid(&d->q, d->w->kernels.kv_put, grid, (void *[]){&a}, e);
 }
 
@@ -192,6 +193,7 @@ static int start_copy(cuda_device *d, const cuda_segment *s, const step *st, con
     copy_args a = {.x = cuda_at(d, s, o->in[0]),
                    .y = cuda_at(d, s, o->out),
                    .st = o->kind == OP_TAKE_OUT ? cuda_step_at(s) : NULL,
+                   .live = cuda_live(s, out->axis),
                    .x_dim = tensor_count(&d->p->tensors[o->in[0]]),
                    .dim = tensor_count(out),
                    .from = o->kind == OP_COLUMNS ? o->u.columns.from : 0};

@@ -1,9 +1,19 @@
-/* cuda_graph.c - the launches of a stretch as one: what a step launches depends on its numbers of rows alone, so a
- * stretch that is started with the same numbers a second time is captured, and replayed from then on. Steps of decoding
- * repeat; those of prompts mostly do not, and capturing them would cost more than it saves. */
+/* cuda_graph.c - the launches of a stretch as one: what a step launches depends on its numbers of rows alone, rounded
+ * up to powers of two, since kernels read the numbers themselves on the device. A stretch that is started a second time
+ * with such numbers is captured, and replayed from then on, for batches of changing size too. */
 #include "cuda/cuda_state.h"
 
 #include <string.h>
+
+/* The step with numbers of rows for which a graph is made. */
+static step rounded(const step *st)
+{
+    step to = *st;
+    for (int i = 0; i < AXIS_COUNT; i++)
+        for (to.n[i] = st->n[i] > 0; to.n[i] && to.n[i] < st->n[i];) to.n[i] *= 2;
+    if (st->n[AXIS_TOK]) to.n[AXIS_EXP] = st->n[AXIS_EXP] / st->n[AXIS_TOK] * to.n[AXIS_TOK];
+    return to;
+}
 
 static bool is_same_run(const cuda_graph *g, uint32_t stretch, const step *st, cu_address at)
 {
@@ -55,8 +65,9 @@ static int capture(cuda_device *d, cuda_graph *g, cuda_launches *launch, cuda_se
 
 int cuda_graph_start(cuda_device *d, cuda_segment *s, uint32_t stretch, const step *st, cuda_launches *launch, err *e)
 {
-    cuda_graph *g = entry_of(d, s, stretch, st);
-    if (!g->exec && g->uses < 2) return launch(d, s, stretch, st, e);
-    int rc = g->exec ? OK : capture(d, g, launch, s, st, e);
+    const step most = rounded(st);
+    cuda_graph *g = entry_of(d, s, stretch, &most);
+    if (!g->exec && g->uses < 2) return launch(d, s, stretch, &most, e);
+    int rc = g->exec ? OK : capture(d, g, launch, s, &most, e);
     return rc ? rc : cuda_done(&d->q, d->q.cu->cuGraphLaunch(g->exec, d->q.stream), "starting a step", e);
 }

@@ -79,10 +79,10 @@ typedef struct cuda_device {
     cu_address constants, *constant;   /* of the program, one after another; [n_tensor] of each */
 } cuda_device;
 
-/* A stretch as it was started before with so many rows. */
+/* A stretch as it was started before. */
 typedef struct cuda_graph {
     uint32_t stretch;
-    int32_t n[AXIS_COUNT]; /* step.n */
+    int32_t n[AXIS_COUNT]; /* for how many rows of each axis at most */
     cu_address step;       /* where the step was */
     uint64_t uses, last;   /* 0: an empty entry; turn of the last use */
     cu_graph_exec exec;    /* NULL: not captured yet */
@@ -97,6 +97,12 @@ typedef struct cuda_segment {
     cuda_graph graphs[CUDA_GRAPHS];
     uint64_t turn;
 } cuda_segment;
+
+/* Where the number of rows of the step is, on the device. */
+static inline const int32_t *cuda_live(const cuda_segment *s, int axis)
+{
+    return (const int32_t *)(uintptr_t)(s->step.at + offsetof(step, n) + (uint64_t)axis * sizeof(int32_t));
+}
 
 /* The struct behind a dev; it is made current for the thread. */
 cuda_device *cuda_device_of(dev *d);
@@ -134,7 +140,8 @@ typedef struct cuda_grid {
 } cuda_grid;
 int cuda_launch_grid(cuda_queue *q, cu_function f, cuda_grid g, void **parameters, err *e);
 
-/* cuda_graph.c: starts a stretch by `launch`, which starts its kernels one by one, or as it did before. */
+/* cuda_graph.c: starts a stretch by `launch`, which starts its kernels one by one, or as it did before. The step that
+ * `launch` is given has rounded numbers of rows: kernels read the true ones on the device. */
 typedef int cuda_launches(cuda_device *d, cuda_segment *s, uint32_t stretch, const step *st, err *e);
 int cuda_graph_start(cuda_device *d, cuda_segment *s, uint32_t stretch, const step *st, cuda_launches *launch, err *e);
 void cuda_graphs_drop(const cuda_device *d, cuda_segment *s);

@@ -19,9 +19,11 @@ template <int TYPE, int ROWS> __device__ void fmatmul(const fmat_args &a)
     const int lane = (int)threadIdx.x % 16;
     const int64_t mine = (int64_t)blockIdx.y * FMAT_OUTPUTS + threadIdx.x / 16, row0 = (int64_t)blockIdx.x * ROWS;
     const int64_t n = mine < a.of.n ? mine : a.of.n - 1; /* a half warp beyond the end computes the last output, for nobody */
+    const int64_t left = *a.of.live - row0;
+    if (left <= 0) return;
     const int32_t expert = a.of.table ? a.of.table[row0 * DISPATCH_COLS + DISPATCH_EXPERT] : 0;
     if (expert < 0) return;
-    const int rows = (int)(a.of.rows - row0 < ROWS ? a.of.rows - row0 : ROWS);
+    const int rows = (int)(left < ROWS ? left : ROWS);
     const uint8_t *w = a.w + (uint64_t)((int64_t)expert * a.of.n + n) * (uint64_t)a.of.cols * (TYPE == DTYPE_F32 ? 4 : 2);
     const float *x = a.x + row0 * a.of.x_cols + n / a.of.head_rows * a.of.cols;
     float sum[ROWS];

@@ -190,7 +190,9 @@ template <class K, int ROWS> __device__ void qmatmul(const qmat_args &a)
     constexpr int most = QMAT_PAIRS / (K::pairs * ROWS * PANEL_ROWS);
     const int half = (int)threadIdx.x / 16, r = (int)threadIdx.x % 16;
     const int64_t row0 = (int64_t)blockIdx.x * ROWS, n0 = (int64_t)blockIdx.y * PANEL_ROWS;
-    const int rows = (int)(a.of.rows - row0 < ROWS ? a.of.rows - row0 : ROWS);
+    const int64_t left = *a.of.live - row0;
+    if (left <= 0) return;
+    const int rows = (int)(left < ROWS ? left : ROWS);
     const int64_t head = n0 / a.of.head_rows;
     const int32_t expert = a.of.table ? a.of.table[row0 * DISPATCH_COLS + DISPATCH_EXPERT] : 0;
     if (expert < 0) return;

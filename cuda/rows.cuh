@@ -37,6 +37,7 @@ template <bool SQUARES> __device__ float norm_sum(const float *x, int width, flo
 extern "C" __global__ void __launch_bounds__(NORM_THREADS) cuda_norm(const norm_args a)
 {
     __shared__ float part[NORM_PART], folded;
+    if (blockIdx.x >= *a.live * a.groups) return;
     const float *x = a.x + (int64_t)blockIdx.x * a.width;
     float *y = a.y + (int64_t)blockIdx.x * a.width, mean = 0;
     const int64_t at = (int64_t)blockIdx.x % a.groups * a.width;
@@ -85,7 +86,7 @@ extern "C" __global__ void __launch_bounds__(QUANT_THREADS) cuda_quant(const qua
     const int lane = (int)threadIdx.x % 32;
     const int64_t padded = act_padded(a.cols), blocks = padded / a.block,
                   u = (int64_t)blockIdx.x * (QUANT_THREADS / 32) + threadIdx.x / 32;
-    if (u >= a.rows * blocks) return;
+    if (u >= *a.live * blocks) return;
     const int64_t m = u / blocks, b = u % blocks, k = b * a.block, left = a.cols - k;
     const int n = (int)(left < 0 ? 0 : left < a.block ? left : a.block);
     quant_lane q;

@@ -9,7 +9,7 @@
 extern "C" __global__ void __launch_bounds__(EACH_THREADS) cuda_each(const each_args a)
 {
     const int64_t i = (int64_t)blockIdx.x * EACH_THREADS + threadIdx.x;
-    if (i >= a.n) return;
+    if (i >= *a.live * a.dim) return;
     const float x = a.x[i], b = a.b ? a.b[a.by_column ? i % a.dim : a.by_row ? i / a.dim : i] : 0;
     float y = x;
     switch (a.o.kind) {
@@ -29,7 +29,7 @@ extern "C" __global__ void __launch_bounds__(EACH_THREADS) cuda_each(const each_
 extern "C" __global__ void __launch_bounds__(EACH_THREADS) cuda_rope(const rope_args a)
 {
     const int64_t each = a.width - a.half, i = (int64_t)blockIdx.x * EACH_THREADS + threadIdx.x;
-    if (i >= a.rows * a.heads * each) return;
+    if (i >= a.st->n[a.axis] * a.heads * each) return;
     const int64_t u = i / each, row = u / a.heads;
     const int at = (int)(i % each);
     const float *x = a.x + u * a.width;
@@ -81,7 +81,7 @@ extern "C" __global__ void __launch_bounds__(KV_THREADS) cuda_kv_put(const kv_ar
 {
     const int64_t u = (int64_t)blockIdx.x * (KV_THREADS / 32) + threadIdx.x / 32, at = u / 2;
     const bool values = u % 2;
-    if (at >= a.rows * a.kv.heads) return;
+    if (at >= (int64_t)a.st->n[a.axis] * a.kv.heads) return;
     const int64_t row = at / a.kv.heads, head = at % a.kv.heads;
     const step_rows *of = step_rows_of(a.st, a.axis);
     const int pos = of->pos[row], dim = values ? a.kv.v_dim : a.kv.k_dim;
@@ -95,7 +95,9 @@ extern "C" __global__ void __launch_bounds__(KV_THREADS) cuda_kv_put(const kv_ar
 
 extern "C" __global__ void __launch_bounds__(ROW_THREADS) cuda_copy(const copy_args a)
 {
-    const int64_t row = blockIdx.x, from = a.st ? a.st->out[row] : row;
+    const int64_t row = blockIdx.x;
+    if (row >= *a.live) return;
+    const int64_t from = a.st ? a.st->out[row] : row;
     for (int64_t i = threadIdx.x; i < a.dim; i += ROW_THREADS)
         a.y[row * a.dim + i] = a.x[from * a.x_dim + a.from + i];
 }
@@ -117,6 +119,7 @@ extern "C" __global__ void __launch_bounds__(ROW_THREADS) cuda_embed(const embed
 {
     const step_rows *rows = step_rows_of(a.st, a.axis);
     const int64_t i = blockIdx.x;
+    if (i >= a.st->n[a.axis]) return;
     const int32_t *ids = a.by == EMBED_BY_TOKEN ? rows->token : a.by == EMBED_BY_POSITION ? rows->pos : rows->type;
     const int64_t n = (int64_t)ids[i] + a.offset;
     float *y = a.y + i * a.dim;
