@@ -55,10 +55,15 @@ ISA_dotprod := -march=armv8.2-a+dotprod -fno-schedule-insns
 # The CUDA backend is built where NVIDIA's compiler is, and g++, which that needs; no library. CUDA=0: not even there.
 NVCC  ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc build/cuda/bin/nvcc))
 CUDA  ?= $(if $(and $(NVCC),$(shell command -v g++)),1,0)
+# What machine code is made for: kinds of GPU as nvcc names them, or all. Every kind from sm_80 on has PTX besides;
+# before it the copies and the products of bytes that kernels are made of are missing.
+CUDA_TARGETS ?= sm_80 sm_90a
+CUDA_KINDS   := $(if $(filter all,$(CUDA_TARGETS)),sm_80 sm_86 sm_89 sm_90a sm_100 sm_103 sm_120,$(CUDA_TARGETS))
+CUDA_PTX     := compute_80
 ifneq ($(CUDA),0)
 INCLUDE += -DHAVE_CUDA
 CUDA_SRC    := $(wildcard cuda/*.c)
-CUDA_IMAGES := $(foreach i,definitions fast,$(foreach k,sm_80.cubin sm_90a.cubin ptx,$(BUILD)/gen/$i.$k))
+CUDA_IMAGES := $(foreach i,definitions fast,$(addprefix $(BUILD)/gen/$i.,$(CUDA_KINDS:%=%.cubin) $(CUDA_PTX:%=%.ptx)))
 endif
 
 SRC   := $(filter-out src/app/main.c $(OTHER_ISAS:%=cpu/simd/\%_%.c),\
@@ -70,6 +75,7 @@ FAKE  := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/fake/*.c))
 SOFT_GPU := $(wildcard tests/gpu/*.c)
 FUZZ  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 TIME  ?= 60
+PYTHON ?= python3
 # V=1 shows whole commands; without it one short line per file.
 V     ?= 0
 ifeq ($(V),0)
@@ -78,9 +84,9 @@ say = @printf '  %-5s %s\n' $(1) $(2)
 endif
 
 .DEFAULT_GOAL := all
-.PHONY: all help config setup demo test check pairs weather asan ubsan tsan debug test-aarch64 test-cuda test-devices \
-  test-page lint format fuzz bench bench-model oracle netlab netlab-tools install install-strip deb uninstall clean \
-  FORCE
+.PHONY: all help config setup setup-cuda demo test check pairs weather asan ubsan tsan debug test-aarch64 test-cuda \
+  test-devices test-page lint format fuzz bench bench-model oracle netlab netlab-tools install install-strip deb \
+  uninstall clean FORCE
 .SECONDARY:
 
 all: $(BUILD)/inferflow ## build build/inferflow (the default)
@@ -94,11 +100,14 @@ config: ## what was found on this machine
 	@echo "threads        $(if $(filter 1,$(OPENMP)),OpenMP,no OpenMP (optional: quantizing and loading use one thread))"
 	@echo "line editing   $(if $(HAVE_EDIT),libedit,absent (optional: chat without history))"
 	@echo "fuzzing        $$(command -v $(CLANG) || echo 'absent (optional: clang)')"
-	@echo "NVIDIA GPUs    $(if $(filter-out 0,$(CUDA)),$(NVCC),no nvcc (optional: --devices cuda:0))"
+	@echo "NVIDIA GPUs    $(if $(filter-out 0,$(CUDA)),$(NVCC) for $(CUDA_KINDS) and as PTX,not built (nvcc and g++: \
+make setup-cuda))"
 	@echo "commit         $(or $(COMMIT),unknown)"
 
 setup: ## install the packages that are missing (Debian, Ubuntu, Fedora, Arch, Alpine)
 	@CC='$(CC)' tools/setup.sh
+setup-cuda: ## NVIDIA's compiler into build/cuda, from the Python package index (250 MB; no GPU is needed)
+	@PYTHON='$(PYTHON)' tools/setup_cuda.sh
 
 # All cores, unless -j was given.
 JOBS = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
@@ -134,31 +143,33 @@ $(BUILD)/obj/cpu/simd/kernels_%.o: private FLAGS := $(subst $(SAN),$(KERNEL_SAN)
 
 $(BUILD)/obj/src/base/version.o: INCLUDE += -DINFERFLOW_COMMIT='"$(COMMIT:%= (%))"' -DINFERFLOW_CFLAGS='"$(FLAGS)"'
 $(BUILD)/obj/src/base/version.o: $(BUILD)/commit
+# Files whose time moves when what they say does.
+stamp = @mkdir -p $(@D) && echo '$(1)' | cmp -s - $@ || echo '$(1)' > $@
 $(BUILD)/commit: FORCE
-	@mkdir -p $(@D)
-	@echo '$(COMMIT)' | cmp -s - $@ || echo '$(COMMIT)' > $@
+	$(call stamp,$(COMMIT))
+$(BUILD)/nvcc: FORCE
+	$(call stamp,$(NVCC) $(NVCC_FLAGS))
+$(BUILD)/embedded: FORCE
+	$(call stamp,$(SPECS))
 
 # Kernels for GPUs as machine code, and as PTX for all other kinds. No product and sum is fused that is not written so,
 # and division and roots are rounded, so that they give the bits of the CPU.
 NVCC_FLAGS := -std=c++20 -fmad=false -prec-div=true -prec-sqrt=true -ftz=false -diag-suppress 20011,20014,20091,20096 \
   -Isrc -I.
-$(BUILD)/gen/%.ptx: cuda/%.cu
-	@mkdir -p $(@D)
-	$(call say,NVCC,$@)
-	$(Q)$(NVCC) -ptx -arch=compute_80 $(NVCC_FLAGS) -MMD -MT $@ -MF $@.d -o $@.new $< && mv $@.new $@
-define cubin
-$(BUILD)/gen/%.$(1).cubin: cuda/%.cu
+define image
+$(BUILD)/gen/%.$(1).$(2): cuda/%.cu $(BUILD)/nvcc
 	@mkdir -p $$(@D)
 	$$(call say,NVCC,$$@)
-	$$(Q)$$(NVCC) -cubin -arch=$(1) $$(NVCC_FLAGS) -MMD -MT $$@ -MF $$@.d -o $$@.new $$< && mv $$@.new $$@
+	$$(Q)$$(NVCC) -$(2) -arch=$(1) $$(NVCC_FLAGS) -MMD -MT $$@ -MF $$@.d -o $$@.new $$< && mv $$@.new $$@
 endef
-$(foreach arch,sm_80 sm_90a,$(eval $(call cubin,$(arch))))
+$(foreach arch,$(CUDA_KINDS),$(eval $(call image,$(arch),cubin)))
+$(foreach arch,$(CUDA_PTX),$(eval $(call image,$(arch),ptx)))
 
 # Specs, the built-in model and the web page travel inside the executable.
 $(BUILD)/gen/embed: tools/embed_files.c
 	@mkdir -p $(@D)
 	$(Q)cc -O1 -Wall -o $@ $<
-$(BUILD)/gen/embedded.S: $(BUILD)/gen/embed $(SPECS) Makefile
+$(BUILD)/gen/embedded.S: $(BUILD)/gen/embed $(SPECS) $(BUILD)/embedded
 	$(Q)$< $@ $(SPECS)
 $(BUILD)/gen/embedded.o: $(BUILD)/gen/embedded.S $(SPECS)
 	$(Q)$(CC) $(HARDEN) -c -o $@ $<
@@ -255,7 +266,6 @@ bench-model: $(BUILD)/make_llama ## write 2.2 GB of random Llama weights (f16) f
 bench: all ## decode and prefill speed, share of the measured read bandwidth
 	$(BUILD)/inferflow bench $(BENCH)
 
-PYTHON ?= python3
 oracle: all ## live comparison with transformers and the tokenizer libraries; PYTHON=... names a Python that has them
 	$(PYTHON) tools/oracle/oracle.py check --binary $(BUILD)/inferflow
 	$(PYTHON) tools/oracle/oracle.py exports --binary $(BUILD)/inferflow

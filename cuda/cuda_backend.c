@@ -40,17 +40,6 @@ static int load_kernels(cuda_weights *w, err *e)
     return rc ? rc : cuda_fast_load(w, e);
 }
 
-/* What its kernels are made for. */
-static int find_kind(cuda_weights *w, err *e)
-{
-    const cuda_driver *cu = w->q.cu;
-    int major = 0, minor = 0;
-    int rc = cuda_done(&w->q, cu->cuDeviceGetAttribute(&major, CU_MAJOR, w->q.device), "asking for its kind", e);
-    if (!rc) rc = cuda_done(&w->q, cu->cuDeviceGetAttribute(&minor, CU_MINOR, w->q.device), "asking for its kind", e);
-    snprintf(w->isa, sizeof w->isa, "sm_%d%d", major, minor);
-    return rc;
-}
-
 static bool cuda_probe(int i, device_info *out)
 {
     const char *why;
@@ -111,7 +100,7 @@ static int open_weights(weight_set **out, const program *p, const bool *reads, c
     if (w->wanted) memcpy(w->wanted, reads, p->n_weight * sizeof *reads);
     if (!w->wanted || !w->helds) rc = err_memory(e, "a CUDA device");
     if (!rc) rc = cuda_queue_open(&w->q, cu, ordinal, e);
-    if (!rc) rc = find_kind(w, e);
+    snprintf(w->isa, sizeof w->isa, "sm_%d", w->q.capability);
     if (!rc) rc = load_kernels(w, e);
     if (rc) close_weights((weight_set *)(void *)w);
     else *out = (weight_set *)(void *)w;

@@ -1,11 +1,7 @@
 /* cuda_device.c - see cuda_state.h: memory, copies and launches on one device. */
 #include "cuda/cuda_state.h"
 
-#include "base/embed.h"
-
 #include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 
 cuda_device *cuda_device_of(dev *of)
 {
@@ -14,10 +10,20 @@ cuda_device *cuda_device_of(dev *of)
     return d;
 }
 
+static int find_capability(cuda_queue *q, err *e)
+{
+    int major = 0, minor = 0;
+    int rc = cuda_done(q, q->cu->cuDeviceGetAttribute(&major, CU_MAJOR, q->device), "asking for its kind", e);
+    if (!rc) rc = cuda_done(q, q->cu->cuDeviceGetAttribute(&minor, CU_MINOR, q->device), "asking for its kind", e);
+    q->capability = 10 * major + minor;
+    return rc;
+}
+
 int cuda_queue_open(cuda_queue *q, const cuda_driver *cu, int ordinal, err *e)
 {
     *q = (cuda_queue){.cu = cu};
     int rc = cuda_done(q, cu->cuDeviceGet(&q->device, ordinal), "opening it", e);
+    if (!rc) rc = find_capability(q, e);
     if (!rc) rc = cuda_done(q, cu->cuDevicePrimaryCtxRetain(&q->context, q->device), "opening it", e);
     if (!rc) rc = cuda_done(q, cu->cuCtxSetCurrent(q->context), "opening it", e);
     if (!rc) rc = cuda_done(q, cu->cuStreamCreate(&q->stream, CU_STREAM_APART), "opening a stream", e);
@@ -113,24 +119,4 @@ int cuda_launch(cuda_queue *q, cu_function f, int64_t threads, int block, void *
 {
     const int64_t blocks = (threads + block - 1) / block;
     return cuda_launch_grid(q, f, (cuda_grid){blocks ? blocks : 1, 1, block, 0}, parameters, e);
-}
-
-int cuda_load_image(cuda_queue *q, const char *name, cu_module *to, err *e)
-{
-    static const char *const kinds[] = {"sm_90a.cubin", "sm_80.cubin", "ptx"};
-    char file[64];
-    int code = CU_SUCCESS;
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds && !*to; i++) {
-        snprintf(file, sizeof file, "%s.%s", name, kinds[i]);
-        const span image = embedded_find(file);
-        code = image.p ? q->cu->cuModuleLoadData(to, image.p) : code;
-        if (code) *to = NULL;
-    }
-    if (!*to && !code) return err_set(e, ERR_USAGE, "this build has no kernels for CUDA devices");
-    return cuda_done(q, code, "loading kernels", e);
-}
-
-int cuda_find(cuda_queue *q, cu_module image, const char *name, cu_function *to, err *e)
-{
-    return cuda_done(q, q->cu->cuModuleGetFunction(to, image, name), "finding a kernel", e);
 }

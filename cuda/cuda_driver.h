@@ -15,7 +15,7 @@ typedef struct cu_graph *cu_graph;
 typedef struct cu_graph_exec *cu_graph_exec;
 typedef uint64_t cu_address; /* of device memory */
 
-enum { CU_SUCCESS = 0, CU_OUT_OF_MEMORY = 2 };
+enum { CU_SUCCESS = 0, CU_OUT_OF_MEMORY = 2, CU_NO_BINARY = 209 };
 /* Attributes of a device; flags of a stream; mode of a capture: of calls of this thread alone. */
 enum { CU_MAJOR = 75, CU_MINOR = 76, CU_STREAM_APART = 1, CU_CAPTURE_THREAD = 1 };
 

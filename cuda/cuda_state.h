@@ -43,7 +43,7 @@ typedef struct cuda_rope {
 /* A stream of work for a device of the driver, with all memory that its owner has taken. */
 typedef struct cuda_queue {
     const cuda_driver *cu;
-    int device;
+    int device, capability; /* capability: 80 for 8.0 */
     cu_context context;
     cu_stream stream;
     uint64_t held; /* bytes taken */
@@ -126,8 +126,7 @@ int cuda_fetch(cuda_queue *q, void *to, cu_address from, uint64_t bytes, err *e)
 int cuda_wait(cuda_queue *q, err *e);
 /* Where the next thing begins in memory in which things lie one after another. */
 static inline uint64_t cuda_aligned(uint64_t n) { return (n + 255) / 256 * 256; }
-/* Kernels of the image "definitions" or "fast": machine code made for the device's kind or an earlier one of the same
- * generation, else PTX, which the driver compiles. */
+/* Kernels of the image "definitions" or "fast" that suit the device best (cuda_image.c). */
 int cuda_load_image(cuda_queue *q, const char *name, cu_module *to, err *e);
 int cuda_find(cuda_queue *q, cu_module image, const char *name, cu_function *to, err *e); /* a kernel of an image */
 /* Starts a kernel of `threads` threads at least, in blocks of `block`. */

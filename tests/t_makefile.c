@@ -161,6 +161,25 @@ static void setup_knows_the_systems(void **unused)
     }
 }
 
+/* A compiler that is there is found, with the targets that are asked for. */
+static void setup_of_cuda_is_found(void **unused)
+{
+    (void)unused;
+    must(shell("DRY_RUN=1 PYTHON=python tools/setup_cuda.sh %s/cuda", folder));
+    comes_after("python -m pip install --no-deps --target ", "/cuda.new nvidia-cuda-nvcc==13.0.");
+    must(shell("printf '#!/bin/sh\\nexit 0\\n' >%s/nvcc && chmod +x %s/nvcc", folder, folder));
+    must(shell(QUIET "-n V=1 CUDA=1 NVCC=%s/nvcc CUDA_TARGETS='sm_89 sm_120' BUILD=%s/b %s/b/gen/embedded.S", folder,
+               folder, folder));
+    comes_after("/nvcc -cubin -arch=sm_89 ", "fast.sm_89.cubin");
+    comes_after("/nvcc -cubin -arch=sm_120 ", "fast.sm_120.cubin");
+    comes_after("/nvcc -ptx -arch=compute_80 ", "fast.compute_80.ptx");
+    assert_null(strstr((char *)out.p, "sm_80"));
+    must(shell(QUIET "CUDA=1 NVCC=%s/nvcc CUDA_TARGETS=all config", folder));
+    comes_after("/nvcc for sm_80 sm_86 sm_89 sm_90a sm_100 sm_103 sm_120", " and as PTX");
+    must(shell(QUIET "CUDA=0 config"));
+    comes_after("NVIDIA GPUs ", "make setup-cuda");
+}
+
 /* The folder of the executable under test, or NULL: it is run by something else. */
 static const char *build_folder(void)
 {
@@ -205,6 +224,7 @@ int main(void)
         cmocka_unit_test(flags_of_a_user_are_added),
         cmocka_unit_test(without_packages_make_names_setup),
         cmocka_unit_test(setup_knows_the_systems),
+        cmocka_unit_test(setup_of_cuda_is_found),
         cmocka_unit_test(install_strip_and_uninstall),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -1,0 +1,42 @@
+/* cuda_image.c - kernels for a device, out of the embedded images. Machine code needs no compiling at start; a driver
+ * that refuses it gets the PTX. */
+#include "cuda/cuda_image.h"
+
+#include "base/embed.h"
+#include "cuda/cuda_state.h"
+
+/* The image with the most merit below `most`, whose merit comes there; NULL: there is none. */
+static const embedded_file *find_image(const char *name, int capability, int *most)
+{
+    const embedded_file *best = NULL;
+    int has = 0;
+    const size_t n = strlen(name);
+    for (const embedded_file *f = embedded_files; f->name; f++) {
+        if (strncmp(f->name, name, n) || f->name[n] != '.') continue;
+        const int merit = cuda_image_merit(f->name + n + 1, capability);
+        if (merit <= has || merit >= *most) continue;
+        has = merit;
+        best = f;
+    }
+    *most = has;
+    return best;
+}
+
+int cuda_load_image(cuda_queue *q, const char *name, cu_module *to, err *e)
+{
+    int code = CU_NO_BINARY, most = INT32_MAX;
+    for (const embedded_file *f; code == CU_NO_BINARY && (f = find_image(name, q->capability, &most));) {
+        *to = NULL;
+        code = q->cu->cuModuleLoadData(to, f->p);
+    }
+    if (code) *to = NULL;
+    if (code == CU_NO_BINARY)
+        return err_set(e, ERR_UNAVAILABLE, "this build has no kernels for CUDA devices of capability %d.%d",
+                       q->capability / 10, q->capability % 10);
+    return cuda_done(q, code, "loading kernels", e);
+}
+
+int cuda_find(cuda_queue *q, cu_module image, const char *name, cu_function *to, err *e)
+{
+    return cuda_done(q, q->cu->cuModuleGetFunction(to, image, name), "finding a kernel", e);
+}
