@@ -7,8 +7,6 @@
 #include "cuda/cuda_backend.h"
 
 #include "base/mem.h"
-#include "core/act_move.h"
-#include "cuda/cuda_args.h"
 #include "cuda/cuda_state.h"
 #include "tensor/panel.h"
 
@@ -18,7 +16,6 @@
 
 /* Definitions: threads of a block; maximum number of workers, of those that need scratch space, and its bytes. */
 enum { BLOCK = 64, WORKERS_MAX = 1 << 20, SCRATCH_WORKERS = 1 << 11, SCRATCH_BYTES = 32 << 20 };
-enum { MOVE_BLOCK = 256 }; /* threads of a block that moves columns */
 /* Memory that is kept for steps and their tables when pages are counted. */
 enum { STEPS_BYTES = 64 << 20 };
 
@@ -292,8 +289,6 @@ static int start_op(cuda_device *d, const cuda_segment *s, const step *st, uint3
     return cuda_launch(&d->q, d->w->kernels.op[o->kind], workers, BLOCK, (void *[]){&r, &i, &workers}, e);
 }
 
-static cu_address act_address(const cuda_segment *s, const program *p, ref t) { return s->act + p->tensors[t].off; }
-
 /* Shows an activation to the taps that ask for it. */
 static int show_taps(cuda_device *d, const cuda_segment *s, const step *st, ref done, err *e)
 {
@@ -305,7 +300,7 @@ static int show_taps(cuda_device *d, const cuda_segment *s, const step *st, ref 
         const tap *to = &st->taps[i];
         if (to->what != done || !done) continue;
         float *copy = to->to ? to->to : mem_alloc(bytes);
-        rc = copy ? cuda_fetch(&d->q, copy, act_address(s, d->p, done), bytes, e)
+        rc = copy ? cuda_fetch(&d->q, copy, cuda_act_address(s, d->p, done), bytes, e)
                   : err_set(e, ERR_MEMORY, "out of memory for the rows of %s", t->name);
         if (!to->to && !rc) to->take(to->self, copy, rows);
         if (!to->to) mem_free(copy);
@@ -336,60 +331,6 @@ static int cuda_start(dev *of, const segment *s, uint32_t stretch, const step *s
 }
 
 static int cuda_step_wait(dev *d, err *e) { return cuda_wait(&cuda_device_of(d)->q, e); }
-
-/* ---- rows in and out */
-
-static int cuda_act_put(dev *of, const segment *s, ref t, int64_t col0, int64_t cols, int64_t rows, const void *from,
-                        err *e)
-{
-    cuda_device *d = cuda_device_of(of);
-    const cuda_segment *c = s->compiled;
-    const tensor *a = &s->p->tensors[t];
-    const int64_t all = tensor_count(a);
-    const uint64_t bytes = (uint64_t)rows * act_move_bytes(a, cols);
-    cu_address to = act_address(c, s->p, t), act = c->act, p = d->program;
-    int rc;
-    if (!a->block && cols == all) {
-        rc = cuda_send(&d->q, to, from, bytes, e);
-        return rc ? rc : cuda_wait(&d->q, e);
-    }
-    rc = cuda_block_grow(&d->q, &d->stage, bytes, "rows", e);
-    if (!rc) rc = cuda_send(&d->q, d->stage.at, from, bytes, e);
-    if (!rc && a->block)
-        rc = cuda_launch(&d->q, d->w->kernels.move_in, 1, 1,
-                         (void *[]){&p, &act, &t, &col0, &cols, &rows, &d->stage.at}, e);
-    else if (!rc)
-        rc = cuda_launch(&d->q, d->w->kernels.columns_in, rows * cols, MOVE_BLOCK,
-                         (void *[]){&to, &d->stage.at, (int64_t *)&all, &col0, &cols, &rows}, e);
-    return rc ? rc : cuda_wait(&d->q, e);
-}
-
-static int cuda_act_get(dev *of, const segment *s, ref t, int64_t row0, int64_t rows, void *to, err *e)
-{
-    cuda_device *d = cuda_device_of(of);
-    const cuda_segment *c = s->compiled;
-    const tensor *a = &s->p->tensors[t];
-    const uint64_t row = act_move_bytes(a, tensor_count(a)), bytes = (uint64_t)rows * row;
-    if (!a->block) return cuda_fetch(&d->q, to, act_address(c, s->p, t) + (uint64_t)row0 * row, bytes, e);
-    cu_address act = c->act, p = d->program;
-    int rc = cuda_block_grow(&d->q, &d->stage, bytes, "rows", e);
-    if (!rc)
-        rc = cuda_launch(&d->q, d->w->kernels.move_out, 1, 1, (void *[]){&p, &act, &t, &row0, &rows, &d->stage.at}, e);
-    return rc ? rc : cuda_fetch(&d->q, to, d->stage.at, bytes, e);
-}
-
-static int cuda_pick(dev *of, const segment *s, ref t, int64_t row0, int64_t rows, best_logit *to, err *e)
-{
-    cuda_device *d = cuda_device_of(of);
-    int64_t n = tensor_count(&s->p->tensors[t]);
-    cu_address from = act_address(s->compiled, s->p, t) + (uint64_t)(row0 * n) * sizeof(float);
-    const uint64_t bytes = (uint64_t)rows * sizeof *to;
-    int rc = cuda_block_grow(&d->q, &d->stage, bytes, "rows", e);
-    if (!rc)
-        rc = cuda_launch(&d->q, d->w->kernels.pick, rows * PICK_THREADS, PICK_THREADS,
-                         (void *[]){&from, &n, &d->stage.at}, e);
-    return rc ? rc : cuda_fetch(&d->q, to, d->stage.at, bytes, e);
-}
 
 static const char *cuda_fused(const segment *s, uint32_t i, uint32_t *n)
 {
