@@ -158,6 +158,10 @@ static inline int64_t cuda_blocks(int64_t n, int64_t each) { return (n + each - 
 /* cuda_fast.c: the kernels of fast.cu; starts the one that does an op in this step. *done false: there is none. */
 int cuda_fast_load(cuda_weights *w, err *e);
 int cuda_fast_start(cuda_device *d, const cuda_segment *s, const step *st, uint32_t i, bool *done, err *e);
+/* cuda_product.c: n matrix ops that read the same activations, likewise; *done false: none was started. */
+int cuda_product_load(cuda_weights *w, err *e);
+int cuda_product_start(cuda_device *d, const cuda_segment *s, const step *st, const uint32_t *ops, int n, bool *done,
+                       err *e);
 /* cuda_attn.c: ATTN, likewise. */
 int cuda_attn_start(cuda_device *d, const cuda_segment *s, const step *st, const op *o, bool *done, err *e);
 
