@@ -115,10 +115,17 @@ static int open_weights(weight_set **out, const program *p, const bool *reads, c
 
 static const char *cpu_isa(const weight_set *s) { return s->table->isa; }
 
-static uint64_t cpu_budget(const weight_set *s, const program *p)
+static uint64_t cpu_budget(const weight_set *s)
 {
-    (void)s, (void)p;
+    (void)s;
     return mem_available();
+}
+
+/* A number says how many threads. */
+static int cpu_memory(int number)
+{
+    (void)number;
+    return MEMORY_OF_PROCESS;
 }
 
 static void take_turn(weight_set *s)
@@ -544,13 +551,13 @@ static uint64_t cpu_held_bytes(const dev *d)
 
 const backend cpu_backend = {
     .name = "cpu",
-    .shares_memory = true,
     .chunk = 128,
     .sequences = 256,
     .fuse = fuse_rows,
     .n_fuse = FUSE_COUNT,
     .fits = cpu_fits,
     .probe = cpu_device,
+    .memory = cpu_memory,
     .takes_int8 = cpu_takes_int8,
     .weights_open = open_weights,
     .weights_read = read_weights,

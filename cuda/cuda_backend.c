@@ -16,8 +16,8 @@
 
 /* Definitions: threads of a block; maximum number of workers, of those that need scratch space, and its bytes. */
 enum { BLOCK = 64, WORKERS_MAX = 1 << 20, SCRATCH_WORKERS = 1 << 11, SCRATCH_BYTES = 32 << 20 };
-/* Memory that is kept for steps and their tables when pages are counted. */
-enum { STEPS_BYTES = 64 << 20 };
+/* Memory that is kept for the steps of a segment and their tables when pages are counted. */
+enum { STEP_BYTES = 16 << 20 };
 
 /* ---- opening */
 
@@ -37,11 +37,21 @@ static int load_kernels(cuda_weights *w, err *e)
     return rc ? rc : cuda_fast_load(w, e);
 }
 
+/* Its capability, "sm_90". Returns the driver's code. */
+static int find_kind(const cuda_driver *cu, int device, char kind[16])
+{
+    int major = 0, minor = 0;
+    int code = cu->cuDeviceGetAttribute(&major, CU_MAJOR, device);
+    if (!code) code = cu->cuDeviceGetAttribute(&minor, CU_MINOR, device);
+    snprintf(kind, 16, "sm_%d%d", major, minor);
+    return code;
+}
+
 static bool cuda_probe(int i, device_info *out)
 {
     const char *why;
     const cuda_driver *cu = cuda_driver_open(&why);
-    int count = 0, device;
+    int count = 0, device, version = 0;
     size_t available = 0, total = 0;
     cu_context context = NULL;
     *out = (device_info){.name = "NVIDIA GPU", .why = why};
@@ -49,13 +59,20 @@ static bool cuda_probe(int i, device_info *out)
     if (cu->cuDeviceGetCount(&count) || count == 0) out->why = "the NVIDIA driver has no device";
     if (i >= count) return i == 0;
     if (cu->cuDeviceGet(&device, i) || cu->cuDeviceGetName(out->name, sizeof out->name, device) ||
+        find_kind(cu, device, out->kind) || cu->cuDriverGetVersion(&version) ||
         cu->cuDevicePrimaryCtxRetain(&context, device) || cu->cuCtxSetCurrent(context) ||
         cu->cuMemGetInfo_v2(&available, &total))
         out->why = "the device does not answer";
     if (context) cu->cuDevicePrimaryCtxRelease_v2(device);
+    snprintf(out->driver, sizeof out->driver, "%d.%d", version / 1000, version % 1000 / 10);
+    out->software = !strncmp(out->name, "Software GPU", 12);
     out->free_bytes = available;
+    out->total_bytes = total;
     return true;
 }
+
+/* Device and memory of a number of the notation. */
+static int ordinal_of(int number) { return number < 0 ? 0 : number; }
 
 /* ---- weights */
 
@@ -83,7 +100,7 @@ static int open_weights(weight_set **out, const program *p, const bool *reads, c
     *out = NULL;
     if (!cu) return err_set(e, ERR_UNAVAILABLE, "--devices cuda: %s", why);
     int count = 0;
-    const int ordinal = o->number < 0 ? 0 : o->number;
+    const int ordinal = ordinal_of(o->number);
     int rc = cuda_check(cu, cu->cuDeviceGetCount(&count), "counting devices", e);
     if (!rc && ordinal >= count)
         rc = err_set(e, ERR_USAGE, "--devices cuda:%d: the NVIDIA driver has %d devices, from 0 on", ordinal, count);
@@ -127,14 +144,18 @@ static uint64_t scratch_bytes(const program *p)
     return (uint64_t)scratch_workers(p) * run_scratch_floats(p) * sizeof(float);
 }
 
-static uint64_t cuda_budget(const weight_set *of, const program *p)
+static uint64_t cuda_budget(const weight_set *of)
 {
     const cuda_weights *w = weights_at(of);
-    const uint64_t kept = STEPS_BYTES + scratch_bytes(p);
     size_t available = 0, total = 0;
     w->q.cu->cuCtxSetCurrent(w->q.context);
-    if (w->q.bad || w->q.cu->cuMemGetInfo_v2(&available, &total)) return 0;
-    return available > kept ? available - kept : 0;
+    return w->q.bad || w->q.cu->cuMemGetInfo_v2(&available, &total) ? 0 : available;
+}
+
+static uint64_t cuda_overhead(const weight_set *w, const program *p, int segments)
+{
+    (void)w;
+    return scratch_bytes(p) + (uint64_t)segments * STEP_BYTES;
 }
 
 /* ---- pages, slots */
@@ -346,6 +367,7 @@ const backend cuda_backend = {
     .chunk = 512,
     .sequences = 256,
     .probe = cuda_probe,
+    .memory = ordinal_of,
     .takes_int8 = cuda_takes_int8,
     .weights_open = open_weights,
     .weights_read = read_weights,
@@ -353,6 +375,7 @@ const backend cuda_backend = {
     .weight_bytes = weight_bytes,
     .isa = cuda_isa,
     .budget = cuda_budget,
+    .overhead = cuda_overhead,
     .open = cuda_open,
     .close = cuda_close,
     .compile = cuda_compile,

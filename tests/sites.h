@@ -4,6 +4,7 @@
 #include "comm/link_threads.h"
 #include "plan/devices.h"
 #include "plan/drive.h"
+#include "plan/plan_memory.h"
 #include "plan/remote.h"
 #include "test.h"
 
@@ -61,10 +62,9 @@ static int sites_open(void *self, plan *l, err *e)
     return rc;
 }
 
-static void sites_memory(void *self, int rank, dtype k_type, dtype v_type, uint64_t page[GROUP_MAX], uint64_t *slot,
-                         uint64_t *left)
+static void sites_memory(void *self, int rank, dtype k_type, dtype v_type, plan_room *out)
 {
-    assert_true(plan_memory(((sites *)self)->at[rank].l, 0, k_type, v_type, page, slot, left));
+    assert_true(plan_memory(((sites *)self)->at[rank].l, 0, k_type, v_type, out));
 }
 
 static int sites_ready(void *self, const cache_options *cache, link_end *(*ends)[PLAN_LANES], err *e)

@@ -5,6 +5,8 @@
 #include "engine/engine_state.h"
 #include "fake/fake_backend.h"
 #include "model_rig.h"
+#include "plan/plan_memory.h"
+#include "plan/plan_pages.h"
 
 #include <pthread.h>
 
@@ -263,6 +265,21 @@ static void least_memory(void **unused)
     engine_close(b);
 }
 
+/* A device that has its own memory gives all that is left to pages: half of it, as the other half is for tiles. */
+static void all_of_its_memory(void **unused)
+{
+    (void)unused;
+    const fake_options fake = {.memory = 4 << 20};
+    uint64_t page[GROUP_MAX], all = 0;
+    err e = {0};
+    engine *g;
+    assert_ok(open_engine(&g, "fake", 64, &fake, &e), &e);
+    assert_true(plan_page_bytes(g->plan, page));
+    for (uint32_t i = 0; i < g->prog->n_group; i++) all += page[i] * (uint64_t)g->kv.pages[i].total;
+    assert_true(10 * all > 4 * fake.memory && 2 * all < fake.memory);
+    engine_close(g);
+}
+
 /* There is no fall-back: the error names device and op. */
 static void op_that_is_lacking(void **unused)
 {
@@ -279,15 +296,17 @@ static void memories(void **unused)
 {
     (void)unused;
     const fake_options fake = {.memory = 64 << 20};
-    uint64_t page[GROUP_MAX], all[GROUP_MAX] = {0}, sum[GROUP_MAX] = {0}, left, slot;
+    uint64_t all[GROUP_MAX] = {0}, sum[GROUP_MAX] = {0};
+    plan_room room;
     program *p = random_model(&windows, 5);
     plan *l = open_on(p, "cpu;fake;cpu", DTYPE_F32, 1, &fake);
     for (uint32_t i = 0; i < p->n_state; i++)
         all[p->states[i].group] += kv_page_bytes(&p->states[i], DTYPE_F16, DTYPE_F16);
     int n = 0;
-    for (; plan_memory(l, n, DTYPE_F16, DTYPE_F16, page, &slot, &left); n++) {
-        if (n == 1) assert_true(left < 32 << 20 && left > 16 << 20);
-        for (int g = 0; g < GROUP_MAX; g++) sum[g] += page[g];
+    for (; plan_memory(l, n, DTYPE_F16, DTYPE_F16, &room); n++) {
+        assert_true(room.of_process == !n);
+        if (n == 1) assert_true(room.left < 32 << 20 && room.left > 16 << 20);
+        for (int g = 0; g < GROUP_MAX; g++) sum[g] += room.page[g];
     }
     assert_int_equal(n, 2);
     assert_memory_equal(all, sum, sizeof all);
@@ -297,9 +316,9 @@ static void memories(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(pages_move),        cmocka_unit_test(streams_cross),
-                                       cmocka_unit_test(plans_at_once),     cmocka_unit_test(bytes_of_a_step),
-                                       cmocka_unit_test(least_memory),      cmocka_unit_test(memories),
-                                       cmocka_unit_test(op_that_is_lacking)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(pages_move),    cmocka_unit_test(streams_cross),
+                                       cmocka_unit_test(plans_at_once), cmocka_unit_test(bytes_of_a_step),
+                                       cmocka_unit_test(least_memory),  cmocka_unit_test(all_of_its_memory),
+                                       cmocka_unit_test(memories),      cmocka_unit_test(op_that_is_lacking)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* t_plan_shared_weights.c - plans over one set of weights: each has pages and steps of its own, gives the bits that it
  * gives alone, and may be closed first; the weights are read and held once; a device that is lost is lost for both. */
 #include "fake/fake_backend.h"
+#include "plan/plan_memory.h"
 #include "shared_rig.h"
 
 static void texts_at_once(void **unused)
@@ -30,15 +31,15 @@ static void weights_are_read_and_held_once(void **unused)
     assert_ok(rig_plan_place(&l[0], p, &c, &e), &e);
     const unsigned long long read = log.weights, calls = log.all;
     const uint64_t first = plan_taken_bytes(l[0]);
-    uint64_t page[GROUP_MAX], slot, left[2];
-    assert_true(plan_memory(l[0], 0, DTYPE_F32, DTYPE_F32, page, &slot, &left[0]));
+    plan_room room[2];
+    assert_true(plan_memory(l[0], 0, DTYPE_F32, DTYPE_F32, &room[0]));
     c.shares = l[0];
     for (int i = 1; i < 3; i++) {
         assert_ok(rig_plan_place(&l[i], p, &c, &e), &e);
         assert_true(plan_taken_bytes(l[i]) == plan_taken_bytes(l[1]) && plan_taken_bytes(l[i]) + read <= first);
     }
     assert_true(log.weights == read && log.all == calls && log.calls[FAKE_weights_open] == 2);
-    assert_true(plan_memory(l[2], 0, DTYPE_F32, DTYPE_F32, page, &slot, &left[1]) && left[0] == left[1]);
+    assert_true(plan_memory(l[2], 0, DTYPE_F32, DTYPE_F32, &room[1]) && room[0].left == room[1].left);
     for (int i = 0; i < 3; i++) plan_close(l[i]);
     program_free(p);
 }

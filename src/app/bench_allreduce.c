@@ -96,7 +96,7 @@ static int list_ranks(const char *devices, const char *isa, trial_layout *l, con
                        "--devices %s: bench allreduce takes one group of several devices, as in "
                        "'cpu:1&cpu:1'",
                        devices ? devices : "auto");
-    for (int i = 0; i < all->n; i++) wire[i] = table ? table->wire : backend_wire(device_at(all, i)->be);
+    for (int i = 0; i < all->n; i++) wire[i] = table ? table->wire : backend_wire(backends);
     return OK;
 }
 

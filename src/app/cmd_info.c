@@ -14,6 +14,7 @@
 #include "io/contents_cache.h"
 #include "io/contents_disk.h"
 #include "models/model.h"
+#include "plan/devices.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -133,12 +134,38 @@ static void describe_devices(json *parent)
 #undef X
     json *list = json_add_array(parent, "devices");
     for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
-        device_info d;
-        for (int i = 0; all[k]->probe(i, &d); i++) {
+        const bool numbered = all[k]->memory(0) != MEMORY_OF_PROCESS;
+        device_here d;
+        for (int i = numbered ? 0 : -1; device_look(all[k], i, &d); i++) {
             json *one = json_add_object(list, NULL);
-            json_add_str(one, "device", all[k]->name);
+            json_add_str(one, "device", d.name);
+            json_add_str(one, "name", d.info.name);
+            json_add_int(one, "free_bytes", (int64_t)d.info.free_bytes);
+            json_add_bool(one, "usable", !d.info.why);
+            if (d.info.why) json_add_str(one, "why", d.info.why);
+            if (!numbered) break;
+        }
+    }
+}
+
+/* Those of them that are GPUs: they have a memory of their own. */
+static void describe_gpus(json *parent)
+{
+#define X(name, options) &name,
+    static const backend *const all[] = {BACKEND_LIST(X)};
+#undef X
+    json *list = json_add_array(parent, "gpus");
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
+        device_info d;
+        for (int i = 0; all[k]->memory(i) != MEMORY_OF_PROCESS && all[k]->probe(i, &d); i++) {
+            json *one = json_add_object(list, NULL);
+            json_add_int(one, "index", i);
             json_add_str(one, "name", d.name);
+            json_add_str(one, "sm", d.kind);
+            json_add_int(one, "memory_bytes", (int64_t)d.total_bytes);
             json_add_int(one, "free_bytes", (int64_t)d.free_bytes);
+            json_add_str(one, "driver", d.driver);
+            json_add_bool(one, "software", d.software);
             json_add_bool(one, "usable", !d.why);
             if (d.why) json_add_str(one, "why", d.why);
         }
@@ -317,7 +344,7 @@ static int run_info(const invocation *v, err *e)
         describe_kernels(root);
         describe_memory(root);
         describe_devices(root);
-        json_add_array(root, "gpus");
+        describe_gpus(root);
         describe_build(root);
         if (d.c && v->json) describe_checkpoint(root, &d);
         if (v->json) rc = app_print_json(root, e);

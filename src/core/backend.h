@@ -76,14 +76,18 @@ typedef struct cache_options {
 } cache_options;
 
 typedef struct device_info {
-    char name[128]; /* "AMD EPYC 9R14" */
-    uint64_t free_bytes;
+    char name[128], kind[16], driver[16]; /* "NVIDIA H200"; "sm_90", "13.0", or empty */
+    uint64_t free_bytes, total_bytes;
+    bool software;   /* it is a program that stands for one */
     const char *why; /* it cannot be used; NULL: it can */
 } device_info;
 
+/* Which memory a device has: numbers of cards, or that of this process, which all backends have in common. */
+enum { MEMORY_OF_PROCESS = -1 };
+
+/* All that a device does, an entry each, in the order of calls. */
 struct backend {
     const char *name;
-    bool shares_memory;   /* its devices use the memory of this process: their pages add up */
     int chunk, sequences; /* rows of a prompt and sequences in a step that suit it */
     const fuse_row *fuse; /* [n_fuse] */
     int n_fuse;
@@ -91,6 +95,9 @@ struct backend {
 
     /* Describes device `i`; false: there is no such. Opens nothing. */
     bool (*probe)(int i, device_info *out);
+    /* The memory of a device of this number of the notation (-1: none was given); devices with the same share what is
+     * free there. NULL: each weight set has one of its own. */
+    int (*memory)(int number);
     /* Whether matrices of this type multiply int8 activations (core/lower_int8.h); NULL: none does. */
     bool (*takes_int8)(dtype type);
     /* A set of weights of a program, which must outlive it: those that `reads` says, [n_weight]. No values are read. */
@@ -100,8 +107,10 @@ struct backend {
     uint64_t (*weight_bytes)(const weight_set *w); /* memory taken or to be taken, without mapped files */
     const char *(*isa)(const weight_set *w);       /* what its kernels are made for: "avx2"; static text */
     void (*tell)(const weight_set *w, json *to);   /* adds the choices made by measurement; NULL: none */
-    /* Bytes left for pages and slots of a device of program p: less what one compile and steps will take. */
-    uint64_t (*budget)(const weight_set *w, const program *p);
+    uint64_t (*budget)(const weight_set *w);       /* bytes that are free in its memory */
+    /* Bytes that a device of program p with so many segments takes of it besides pages, slots and activations: what
+     * kernels and steps need. NULL: none. */
+    uint64_t (*overhead)(const weight_set *w, const program *p, int segments);
 
     /* A device of program p with its pages and slots. The weights that its ops read are those of the set, by number.
      * max_rows: capacity of each row symbol in one step. */
@@ -130,15 +139,19 @@ struct backend {
     /* Name and length of the fused run that starts at op i of a compiled segment; NULL: no run. Results inside a run
      * are not written, unless a step has taps. */
     const char *(*fused)(const segment *s, uint32_t i, uint32_t *n);
-    const wire_ops *(*wire)(void);        /* codecs by the best instructions of this processor; NULL: wire_reference */
+    const wire_ops *(*wire)(void);        /* codecs by the best instructions of this processor; NULL: it has none */
     uint64_t (*held_bytes)(const dev *d); /* memory taken for pages, slots and working memory of kernels */
 };
-
-/* Its codecs; be NULL: a backend that only a node has. */
-static inline const wire_ops *backend_wire(const backend *be) { return be && be->wire ? be->wire() : &wire_reference; }
 
 /* An entry of a list of backends. */
 typedef struct backend_use {
     const backend *be; /* NULL: the end of the list */
     const void *own;   /* weight_options.own */
 } backend_use;
+
+/* Codecs of this process, for rows of all devices: those of the first backend that has some. */
+static inline const wire_ops *backend_wire(const backend_use *list)
+{
+    while (list->be && !list->be->wire) list++;
+    return list->be ? list->be->wire() : &wire_reference;
+}

@@ -1,5 +1,5 @@
-/* backend_list.h - the backends of this build, the preferred first: "auto" is the first. X(backend, what points to its
- * own options in engine.c, or NULL) */
+/* backend_list.h - the backends of this build, the preferred first: "auto" is the first device that can be used. The
+ * last one can always be used. X(backend, what points to its own options in engine.c, or NULL) */
 #pragma once
 #include "cpu/cpu_backend.h"
 #ifdef HAVE_CUDA
@@ -10,4 +10,4 @@
 #endif
 
 enum { BACKENDS_MAX = 16 };
-#define BACKEND_LIST(X) X(cpu_backend, cpu) CUDA_BACKEND(X)
+#define BACKEND_LIST(X) CUDA_BACKEND(X) X(cpu_backend, cpu)

@@ -11,6 +11,7 @@
 #include "engine/backend_list.h"
 #include "io/contents_disk.h"
 #include "net/leader.h"
+#include "plan/plan_memory.h"
 #include "text/tokenizer_open.h"
 
 #include <inttypes.h>
@@ -86,26 +87,27 @@ static uint64_t limit_pages(const engine *g, const uint64_t bytes[GROUP_MAX], ui
 static int count_pages(engine *g, dtype kv, cache_options *cache, err *e)
 {
     const program *p = g->prog;
-    uint64_t bytes[GROUP_MAX], slot, there;
+    plan_room room;
     double tables = 0;
     for (uint32_t i = 0; i < p->n_rope; i++) tables += 4.0 * p->ropes[i].params.dims * p->ropes[i].ctx;
-    for (int m = 0; plan_memory(g->plan, m, kv, kv, bytes, &slot, &there); m++) {
-        const int n_slot = count_slots(g, slot, there / 2);
-        const uint64_t slots = (uint64_t)n_slot * slot;
-        const uint64_t budget = limit_pages(g, bytes, there / 2 > slots ? there / 2 - slots : 0);
+    for (int m = 0; plan_memory(g->plan, m, kv, kv, &room); m++) {
+        const uint64_t may = room.of_process ? room.left / 2 : room.left;
+        const int n_slot = count_slots(g, room.slot, may);
+        const uint64_t slots = (uint64_t)n_slot * room.slot;
+        const uint64_t budget = limit_pages(g, room.page, may > slots ? may - slots : 0);
         double need = (m ? 0 : tables) + (double)slots;
-        if (slot && (!cache->n_slot || n_slot < cache->n_slot)) cache->n_slot = n_slot;
+        if (room.slot && (!cache->n_slot || n_slot < cache->n_slot)) cache->n_slot = n_slot;
         int32_t fit[GROUP_MAX] = {0};
-        pages_plan(p, bytes, g->places, g->info.ctx, g->chunk * plan_in_flight(g->plan), budget, fit);
+        pages_plan(p, room.page, g->places, g->info.ctx, g->chunk * plan_in_flight(g->plan), budget, fit);
         for (uint32_t i = 0; i < p->n_group; i++) {
             if (m == 0 || fit[i] < cache->n_page[i]) cache->n_page[i] = fit[i];
-            need += (double)fit[i] * (double)bytes[i];
+            need += (double)fit[i] * (double)room.page[i];
         }
-        if (need > (double)there && !plan_memory_node(g->plan, m)) /* a node says it of itself */
+        if (need > (double)room.left && !plan_memory_node(g->plan, m)) /* a node says it of itself */
             return err_set(e, ERR_LIMIT,
                            "--ctx %d: a cache for that many tokens takes %.0f bytes, of which %" PRIu64
                            " are free: give a smaller --ctx, or --kv q8 or q4",
-                           g->info.ctx, need, there);
+                           g->info.ctx, need, room.left);
     }
     return OK;
 }
@@ -144,8 +146,6 @@ static int open_leader(engine *g, double patience, err *e)
 static int tell_devices(engine *g, err *e)
 {
     g->devices_text.n = 0;
-    g->info.devices = "cpu";
-    if (!g->options.devices) return OK;
     if (!device_list_text(&g->devices, &g->devices_text)) return err_memory(e, "the list of devices");
     g->info.devices = buf_cstr(&g->devices_text);
     return OK;

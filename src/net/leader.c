@@ -196,8 +196,7 @@ static void ask_memory(leader *d, dtype k_type, dtype v_type)
     buf_free(&message);
 }
 
-static void remote_memory(void *self, int rank, dtype k_type, dtype v_type, uint64_t page[GROUP_MAX], uint64_t *slot,
-                          uint64_t *left)
+static void remote_memory(void *self, int rank, dtype k_type, dtype v_type, plan_room *out)
 {
     leader *d = self;
     remote_rank *r = &d->ranks[rank];
@@ -212,9 +211,9 @@ static void remote_memory(void *self, int rank, dtype k_type, dtype v_type, uint
     else if (!rc) rc = lease_memory_read(&m, buf_span(&r->q.more), &ignored);
     if (rc) m = (lease_memory){.left = 0};
     r->memory = m;
-    memcpy(page, m.page, sizeof m.page);
-    *slot = m.slot;
-    *left = m.left;
+    memcpy(out->page, m.page, sizeof m.page);
+    out->slot = m.slot;
+    out->left = m.left;
 }
 
 static int open_links(leader *d, err *e)

@@ -294,10 +294,10 @@ static uint64_t memory_left(node *n)
 {
     uint64_t left = 0;
     const uint64_t lends = quota_left(&n->memory);
-    for (const backend_use *b = n->o.backends; b->be; b++) {
-        device_info info;
-        if (b->be->probe(0, &info) && !info.why && info.free_bytes > left) left = info.free_bytes;
-    }
+    device_here here[HELLO_DEVICES];
+    const int count = devices_here(n->o.backends, here, HELLO_DEVICES);
+    for (int i = 0; i < count; i++)
+        if (here[i].info.free_bytes > left) left = here[i].info.free_bytes;
     return left < lends ? left : lends;
 }
 
@@ -365,25 +365,26 @@ const address *node_address(const node *n) { return &n->at; }
 
 const hello *node_says(const node *n) { return &n->self.me; }
 
-/* Adds a device of a backend to what the node says of itself, if there is one. */
-static void add_device(node *n, const backend *be, int number)
+/* Adds a device to what the node says of itself. */
+static void add_device(node *n, const device_here *here)
 {
     hello *me = &n->self.me;
-    device_info info;
-    if (me->n_device == HELLO_DEVICES || !be->probe(0, &info) || info.why) return;
+    if (me->n_device == HELLO_DEVICES) return;
     hello_device *d = &me->device[me->n_device++];
-    if (number < 0) snprintf(d->name, sizeof d->name, "%s", be->name);
-    else snprintf(d->name, sizeof d->name, "%s:%d", be->name, number);
-    snprintf(d->what, sizeof d->what, "%.60s", info.name);
-    d->bytes = n->o.memory && n->o.memory < info.free_bytes ? n->o.memory : info.free_bytes;
+    snprintf(d->name, sizeof d->name, "%s", here->name);
+    snprintf(d->what, sizeof d->what, "%.60s", here->info.name);
+    d->bytes = n->o.memory && n->o.memory < here->info.free_bytes ? n->o.memory : here->info.free_bytes;
 }
 
 static int list_devices(node *n, err *e)
 {
     device_entry lent[DEVICES_MAX];
-    const int count = n->o.devices ? devices_lent(n->o.devices, n->o.backends, lent, e) : 0;
-    for (int i = 0; i < count; i++) add_device(n, lent[i].be, lent[i].number);
-    for (int i = 0; !n->o.devices && n->o.backends[i].be; i++) add_device(n, n->o.backends[i].be, -1);
+    device_here here[HELLO_DEVICES];
+    const int count = n->o.devices ? devices_lent(n->o.devices, n->o.backends, lent, e)
+                                   : devices_here(n->o.backends, here, HELLO_DEVICES);
+    for (int i = 0; i < count; i++)
+        if (!n->o.devices) add_device(n, &here[i]);
+        else if (device_look(lent[i].be, lent[i].number, &here[0]) && !here[0].info.why) add_device(n, &here[0]);
     return count < 0 ? count : OK;
 }
 

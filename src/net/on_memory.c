@@ -1,12 +1,18 @@
 /* on_memory.c - MEMORY on a node: what pages of a lease would take, and what is left for them within what the node
  * lends. */
 #include "net/lease_state.h"
+#include "plan/plan_memory.h"
+
+#include <string.h>
 
 /* As plan_memory. */
 static int look_at_memory(const lease *l, dtype k_type, dtype v_type, lease_memory *m, err *e)
 {
-    if (!plan_memory(l->plan, 0, k_type, v_type, m->page, &m->slot, &m->left))
-        return err_set(e, ERR_FORMAT, "no rank is here");
+    plan_room room;
+    if (!plan_memory(l->plan, 0, k_type, v_type, &room)) return err_set(e, ERR_FORMAT, "no rank is here");
+    memcpy(m->page, room.page, sizeof m->page);
+    m->slot = room.slot;
+    m->left = room.left;
     const uint64_t left = quota_left(l->base.host->memory), more = lease_taken_bytes(l) - l->base.quota; /* for steps */
     if (left < m->left + more) m->left = left > more ? left - more : 0;
     return OK;

@@ -49,7 +49,7 @@ static int read_trial(hosted_trial *t, span payload, err *e)
         return err_set(e, ERR_FORMAT, "%d devices for %d ranks", t->layout.devices.n, a.ranks);
     device_entry *own = device_at(&t->layout.devices, a.rank);
     rc = devices_find_lent(r->host->devices, r->host->backends, own, e);
-    if (!rc) t->side.wire = backend_wire(own->be);
+    if (!rc) t->side.wire = backend_wire(r->host->backends);
     return rc;
 }
 

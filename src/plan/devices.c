@@ -5,10 +5,11 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { NUMBER_MAX = 1024 };
+enum { NUMBER_MAX = 1024, AUTO_TEXT = 128 };
 
 /* "cpu, cpu:N": what this build offers. */
 static const char *offered(const backend_use *backends, char *to, size_t cap)
@@ -62,8 +63,50 @@ static int parse_node(span part, size_t n, char node[DEVICE_NODE], err *e)
     return OK;
 }
 
-/* One device; `list`: what it stands in. */
-static int parse_device(span part, const char *list, const backend_use *backends, device_entry *d, err *e)
+/* Whether numbers of the notation are those of devices; else they say how much of one is used. */
+static bool counts_devices(const backend *be) { return be->memory && be->memory(0) != MEMORY_OF_PROCESS; }
+
+bool device_look(const backend *be, int number, device_here *out)
+{
+    const bool counts = counts_devices(be);
+    *out = (device_here){.be = be, .number = counts && number < 0 ? 0 : number};
+    if (out->number < 0) snprintf(out->name, sizeof out->name, "%s", be->name);
+    else snprintf(out->name, sizeof out->name, "%s:%d", be->name, out->number);
+    return be->probe(counts ? out->number : 0, &out->info);
+}
+
+int devices_here(const backend_use *backends, device_here *out, int most)
+{
+    int n = 0;
+    for (const backend_use *b = backends; b->be; b++) {
+        const int first = counts_devices(b->be) ? 0 : -1;
+        for (int i = first; n < most && device_look(b->be, i, &out[n]); i++) {
+            n += !out[n].info.why;
+            if (first < 0) break;
+        }
+    }
+    return n;
+}
+
+device_here devices_preferred(const backend_use *backends)
+{
+    device_here d = {.be = NULL};
+    devices_here(backends, &d, 1);
+    return d;
+}
+
+/* "auto": the device, and the text for it, behind that of the list. */
+static void resolve_auto(const char *share, const backend_use *backends, char *spare, device_entry *d)
+{
+    const device_here is = devices_preferred(backends);
+    d->be = is.be;
+    d->number = is.number;
+    snprintf(spare, AUTO_TEXT, "%s%s%s", is.name, share ? "*" : "", share ? share : "");
+    d->text = span_of(spare, strlen(spare));
+}
+
+/* One device; `list`: what it stands in; spare: [AUTO_TEXT] for what "auto" comes to. */
+static int parse_device(span part, const char *list, const backend_use *backends, char *spare, device_entry *d, err *e)
 {
     char word[64], names[256];
     *d = (device_entry){.number = -1, .share = 1, .text = part};
@@ -86,7 +129,9 @@ static int parse_device(span part, const char *list, const backend_use *backends
         if (!rc) rc = parse_number(part, colon + 1, &d->number, e);
     }
     for (int i = 0; backends[i].be && !d->be; i++)
-        if (!strcmp(backends[i].be->name, word) || (i == 0 && !strcmp(word, "auto"))) d->be = backends[i].be;
+        if (!strcmp(backends[i].be->name, word)) d->be = backends[i].be;
+    if (!rc && !slash && d->number < 0 && !strcmp(word, "auto"))
+        resolve_auto(star ? star + 1 : NULL, backends, spare, d);
     if (rc || strlen(word) >= DEVICE_NAME || !word[0] || (!d->be && !slash))
         return rc ? rc
                   : err_set(e, ERR_USAGE, "--devices: there is no device \"%s\"; available: %s", word,
@@ -112,9 +157,11 @@ static int make_room(device_list *l, const char *text, err *e)
 {
     size_t most = 1;
     for (const char *c = text; *c; c++) most += strchr(";&|", *c) != NULL;
-    l->text = mem_str(text);
+    l->text = mem_zero(strlen(text) + 1 + most * AUTO_TEXT, 1);
     l->all = mem_array(most, sizeof *l->all);
-    return l->text && l->all ? OK : err_memory(e, "the list of devices");
+    if (!l->text || !l->all) return err_memory(e, "the list of devices");
+    memcpy(l->text, text, strlen(text));
+    return OK;
 }
 
 int device_list_parse(device_list *l, const char *text, const backend_use *backends, err *e)
@@ -122,9 +169,11 @@ int device_list_parse(device_list *l, const char *text, const backend_use *backe
     *l = (device_list){.n = 0};
     int rc = make_room(l, text && *text ? text : "auto", e), group = 0;
     if (rc) return rc;
+    char *spare = l->text + strlen(l->text) + 1;
     for (const char *at = l->text;; at++) {
         device_entry *d = &l->all[l->first[l->n + 1]++];
-        rc = parse_device(next_device(&at, ";&|"), l->text, backends, d, e);
+        rc = parse_device(next_device(&at, ";&|"), l->text, backends, spare, d, e);
+        spare += AUTO_TEXT;
         if (rc) return rc;
         d->group = group;
         if (*at == '|') continue;
@@ -158,8 +207,10 @@ int devices_lent(const char *text, const backend_use *backends, device_entry out
     const char *at = text;
     for (int n = 0;; at++) {
         if (n == DEVICES_MAX) return err_set(e, ERR_USAGE, "--devices: more than %d devices", DEVICES_MAX);
+        char spare[AUTO_TEXT];
         const span part = next_device(&at, ",");
-        int rc = parse_device(part, text, backends, &out[n], e);
+        int rc = parse_device(part, text, backends, spare, &out[n], e);
+        out[n].text = part;
         if (rc) return rc;
         if (out[n].node[0] || memchr(part.p, '*', part.n))
             return err_set(e, ERR_USAGE, "--devices: \"%.*s\": a node lends devices by only names and numbers",

@@ -9,7 +9,7 @@
  *
  * "cpu" uses all cores of this process, "cpu:2" two threads; a device may appear more than once. A share is a positive
  * weight: "cpu*3;cpu*1" gives three quarters of the layers to the first; a group weighs the sum of its shares. "auto"
- * is the first backend. */
+ * is the first device of the backends in their order that can be used. */
 #pragma once
 #include "base/buf.h"
 #include "core/backend.h"
@@ -24,7 +24,7 @@ typedef struct device_entry {
     int number;             /* after ':'; -1 when absent */
     int group;              /* 0, 1, … */
     double share;
-    span text; /* as the list has it */
+    span text; /* as the list has it; of "auto" what it has come to */
 } device_entry;
 
 /* A copy of the struct may choose other alternatives; its memory is that of the one that was parsed. */
@@ -45,6 +45,21 @@ static inline int device_alternatives(const device_list *l, int i) { return l->f
 /* The list with the devices chosen now alone. False: memory is short. */
 bool device_list_text(const device_list *l, buf *out);
 void device_list_close(device_list *l); /* {0} ok */
+
+/* A device of this process that can be used, as the notation calls it: "cuda:1"; the CPU, whose numbers are of threads,
+ * is "cpu". */
+typedef struct device_here {
+    char name[DEVICE_NAME + 8];
+    const backend *be;
+    int number; /* -1: it has none */
+    device_info info;
+} device_here;
+/* All of them, backend by backend; their number, at most `most`. */
+int devices_here(const backend_use *backends, device_here *out, int most);
+/* The device of this number; false: there is none. `info.why`: it cannot be used. */
+bool device_look(const backend *be, int number, device_here *out);
+/* What "auto" is: the first of them; the CPU can always be used. */
+device_here devices_preferred(const backend_use *backends);
 
 /* Devices that a node lends, "cpu:1,cpu": names and numbers alone. Returns their number, or a negative code as
  * device_list_parse. */

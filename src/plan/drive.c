@@ -35,17 +35,17 @@ static float *passed_at(const plan *l, const flight *f, uint32_t k, int64_t from
 static void encode_rows(const plan_rank *r, const float *rows, int64_t cols, int64_t n, uint8_t *to)
 {
     const plan *l = r->of;
-    const wire_ops *w = backend_wire(r->seg.be);
     const uint64_t bytes = passed_bytes(l, cols, 1);
-    for (int64_t i = 0; i < n; i++, to += bytes) w->encode(l->wire, l->reduction.group, rows + i * cols, cols, to);
+    for (int64_t i = 0; i < n; i++, to += bytes)
+        l->codecs->encode(l->wire, l->reduction.group, rows + i * cols, cols, to);
 }
 
 static void decode_rows(const plan_rank *r, const uint8_t *from, int64_t cols, int64_t n, float *rows)
 {
     const plan *l = r->of;
-    const wire_ops *w = backend_wire(r->seg.be);
     const uint64_t bytes = passed_bytes(l, cols, 1);
-    for (int64_t i = 0; i < n; i++, from += bytes) w->decode(l->wire, l->reduction.group, from, cols, rows + i * cols);
+    for (int64_t i = 0; i < n; i++, from += bytes)
+        l->codecs->decode(l->wire, l->reduction.group, from, cols, rows + i * cols);
 }
 
 /* Columns of an input that one rank wrote. After *rc is set, what comes from elsewhere is still taken. */

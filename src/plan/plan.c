@@ -114,15 +114,20 @@ static int open_ranks(plan *l, const plan_options *o, err *e)
 
 /* Where the outer groups are of other processes, tables and head stay with the leader: groups of their own. If they
  * are to be away, the leader has a last group without a device, which takes the results. */
-static int add_ends(device_entry *d, int n, const backend *be, bool away, bool *front, bool *back, err *e)
+static int add_ends(device_entry *d, int n, const backend_use *backends, bool away, bool *front, bool *back, err *e)
 {
-    const device_entry home = {.be = away ? NULL : be, .number = -1, .share = 1};
+    device_entry home = {.number = -1, .share = 1};
     for (int i = 0; i < n; i++) {
         *front = *front || (d[i].group == 0 && d[i].node[0] && !away);
         *back = *back || (d[i].group == d[n - 1].group && d[i].node[0]);
     }
     if (n + *front + *back > DEVICES_MAX)
         return err_set(e, ERR_USAGE, "--devices: more than %d devices, with those of tables and head", DEVICES_MAX);
+    if ((*front || *back) && !away) {
+        const device_here is = devices_preferred(backends);
+        home.be = is.be;
+        home.number = is.number;
+    }
     if (*front) {
         memmove(d + 1, d, (size_t)n * sizeof *d);
         for (int i = 1; i <= n; i++) d[i].group++;
@@ -154,7 +159,7 @@ static int add_devices(plan *l, const plan_options *o, err *e)
     bool front = false, back = false;
     int n = o->devices->n;
     for (int i = 0; i < n; i++) d[i] = *device_at(o->devices, i);
-    n = add_ends(d, n, o->backends[0].be, away, &front, &back, e);
+    n = add_ends(d, n, o->backends, away, &front, &back, e);
     if (n < 0) return n;
     l->n = n;
     l->n_group = d[n - 1].group + 1;
@@ -204,6 +209,7 @@ int plan_open(plan **out, const program *p, const plan_options *o, err *e)
     l->self = o->rank - 1;
     l->borrows = o->shares != NULL;
     l->first = o->backends[0].be;
+    l->codecs = backend_wire(o->backends);
     l->remote = o->remote;
     int rc = reduction_of(&l->reduction, &o->choices, e);
     if (!rc && o->choices.experts == EXPERTS_WHOLE && !l->reduction.codec)
@@ -283,7 +289,7 @@ void plan_prefers(const device_list *devices, const backend_use *backends, int *
 {
     for (int i = 0; i < devices->n; i++) {
         const device_entry *d = device_at(devices, i);
-        const backend *be = d->be ? d->be : backends[0].be;
+        const backend *be = d->be ? d->be : devices_preferred(backends).be;
         if (i == 0 || be->chunk < *chunk) *chunk = be->chunk;
         if (i == 0 || be->sequences < *sequences) *sequences = be->sequences;
     }
@@ -308,49 +314,6 @@ void add_page_bytes(const program *p, dtype k_type, dtype v_type, uint64_t page[
     for (uint32_t i = 0; i < p->n_state; i++)
         if (writes_state(p, i)) page[p->states[i].group] += kv_page_bytes(&p->states[i], k_type, v_type);
 }
-
-/* The first device of memory number i; NULL: there are no more. */
-static const plan_rank *first_in_memory(const plan *l, int i)
-{
-    const backend *shared[DEVICES_MAX];
-    int n_shared = 0;
-    for (int k = 0; k < l->n; k++) {
-        const backend *be = l->ranks[k].weights ? l->ranks[k].seg.be : NULL;
-        bool known = false;
-        for (int j = 0; j < n_shared && be; j++) known = known || shared[j] == be;
-        if (be && be->shares_memory && !known) shared[n_shared++] = be;
-        if (known || k == l->results_to || (!be && !l->remote) || i-- > 0) continue;
-        return &l->ranks[k];
-    }
-    return NULL;
-}
-
-bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, uint64_t page[GROUP_MAX], uint64_t *slot,
-                 uint64_t *left)
-{
-    const plan_rank *first = first_in_memory(l, i);
-    if (!first) return false;
-    const segment *s = &first->seg;
-    if (!first->weights) {
-        l->remote->memory(l->remote->self, (int)(first - l->ranks), k_type, v_type, page, slot, left);
-        return true;
-    }
-    memset(page, 0, GROUP_MAX * sizeof *page);
-    *slot = 0;
-    uint64_t more = 0; /* arenas, which the backend does not know of */
-    for (const plan_rank *r = first; r < l->ranks + l->n; r++) {
-        const segment *other = &r->seg;
-        if (!r->weights || (r != first && !(s->be->shares_memory && other->be == s->be))) continue;
-        add_page_bytes(other->p, k_type, v_type, page);
-        *slot += program_slot_bytes(other->p);
-        more += (uint64_t)(r->n_lane - s->be->shares_memory) * other->act_bytes;
-    }
-    const uint64_t free = s->be->budget(first->weights->set, s->p);
-    *left = free > more ? free - more : 0;
-    return true;
-}
-
-const char *plan_memory_node(const plan *l, int i) { return plan_node(l, (int)(first_in_memory(l, i) - l->ranks)); }
 
 uint64_t plan_taken_bytes(const plan *l)
 {

@@ -28,6 +28,12 @@ typedef struct row_fault {
 /* Steps that a device may have begun at once; each has ends of links of its own (remote.h). */
 enum { PLAN_LANES = 2 };
 
+/* What a memory has for pages: bytes of a page of each group there, of a slot, and what is left for all of them. */
+typedef struct plan_room {
+    uint64_t page[GROUP_MAX], slot, left;
+    bool of_process; /* other things of the process take memory there too: pages should leave half of it */
+} plan_room;
+
 /* The ranks that other processes have, as the process that leads reaches them: by src/net. Every process makes the same
  * plan, of the same program, list of devices and options, and opens only its own ranks. */
 typedef struct plan_remote {
@@ -35,9 +41,8 @@ typedef struct plan_remote {
     bool sees_taps; /* taps of steps reach them */
     /* The ranks with plan_node are opened there, as far as plan_open goes here. */
     int (*open)(void *self, plan *l, err *e);
-    /* As plan_memory, of one of them. */
-    void (*memory)(void *self, int rank, dtype k_type, dtype v_type, uint64_t page[GROUP_MAX], uint64_t *slot,
-                   uint64_t *left);
+    /* As plan_memory, of one of them, but for of_process. */
+    void (*memory)(void *self, int rank, dtype k_type, dtype v_type, plan_room *out);
     /* They take steps from now on. ends[r][lane], of ranks here: its end of the link between all ranks of the plan. */
     int (*ready)(void *self, const cache_options *cache, link_end *(*ends)[PLAN_LANES], err *e);
     /* Step `number` is theirs too, until each has told plan_remote_done. Does not wait. */
@@ -76,12 +81,6 @@ void plan_prefers(const device_list *devices, const backend_use *backends, int *
 int plan_open(plan **out, const program *p, const plan_options *o, err *e);
 /* Whether some matrix multiplies int8 activations. */
 bool plan_takes_int8(const plan *l);
-/* The memory number i that pages come from: bytes of a page of each group there, with these types, of a slot, and what
- * is left for all. False: there are no more. */
-bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, uint64_t page[GROUP_MAX], uint64_t *slot,
-                 uint64_t *left);
-/* The node that has it; NULL: it is here. */
-const char *plan_memory_node(const plan *l, int i);
 /* Bytes that the devices here take beside mapped files: weights, unless another plan has opened them, pages,
  * activations, rows of steps under way and on their way here. Before plan_ready: without pages. */
 uint64_t plan_taken_bytes(const plan *l);

@@ -106,6 +106,7 @@ struct plan {
     int results_to;           /* the leader's rank that takes results of nodes: the last, without a device; -1: none */
     const plan_remote *remote;
     const backend *first; /* the preferred one */
+    const wire_ops *codecs;
     crossing *cross;
     uint32_t n_cross;
     flight *flights;          /* [in_flight] step k is in flights[k % in_flight] */

@@ -138,9 +138,8 @@ static void fill_rows(const exchanging *x)
 static coll_job job_of_sum(const plan_rank *r, const op *o, int64_t rows)
 {
     const plan_group *g = group_of(r->of, r);
-    const backend *be = r->seg.be;
     coll_job j = reduction_job(&r->of->reduction, rows, tensor_count(&r->seg.p->tensors[o->out]), g->ranks);
-    j.wire = backend_wire(be);
+    j.wire = r->of->codecs;
     return j;
 }
 

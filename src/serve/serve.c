@@ -123,8 +123,10 @@ static int wait_for_end(server *s, http *h, inbox *in, err *e)
         }
         if (atomic_load(&s->state) == SERVER_READY && !told) {
             const engine_info *info = engine_describe(s->g);
-            log_line(LOG_INFO, "%s ready after %.2f s: context %d, up to %d sequences at once, %d threads",
-                     server_model_name(s), clock_now() - began, info->ctx, info->max_batch, info->threads);
+            const bool alone = !strcmp(info->devices, "cpu"); /* then the number of threads says it all */
+            log_line(LOG_INFO, "%s ready after %.2f s: context %d, up to %d sequences at once, %d threads%s%s",
+                     server_model_name(s), clock_now() - began, info->ctx, info->max_batch, info->threads,
+                     alone ? "" : ", on ", alone ? "" : info->devices);
             supervisor_tell("READY=1");
             told = true;
         }

@@ -173,10 +173,9 @@ static const char *fake_isa(const weight_set *w)
 }
 
 /* Tiles of one state may take as much as the pages. */
-static uint64_t fake_budget(const weight_set *of, const program *p)
+static uint64_t fake_budget(const weight_set *of)
 {
     const fake_weights *w = weights_at(of);
-    (void)p;
     return (w->o.memory - atomic_load(&w->taken)) / 2;
 }
 

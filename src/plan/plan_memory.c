@@ -1,0 +1,62 @@
+/* plan_memory.c - see plan_memory.h. */
+#include "plan/plan_memory.h"
+
+#include "plan/plan_state.h"
+
+#include <string.h>
+
+/* The number of the memory that a rank has; false: it has one of its own. */
+static bool memory_of(const plan_rank *r, int *number)
+{
+    const backend *be = r->seg.be;
+    if (!be || !be->memory) return false;
+    *number = be->memory(r->number);
+    return true;
+}
+
+/* Whether two ranks here have one memory. */
+static bool share_memory(const plan_rank *a, const plan_rank *b)
+{
+    int x, y;
+    if (a == b) return true;
+    if (!a->weights || !b->weights || !memory_of(a, &x) || !memory_of(b, &y)) return false;
+    return x == y && (x == MEMORY_OF_PROCESS || a->seg.be == b->seg.be);
+}
+
+/* The first rank of memory number i; NULL: there are no more. */
+static const plan_rank *first_in_memory(const plan *l, int i)
+{
+    for (int k = 0; k < l->n; k++) {
+        const plan_rank *r = &l->ranks[k];
+        bool known = false;
+        for (int j = 0; j < k; j++) known = known || share_memory(&l->ranks[j], r);
+        if (known || k == l->results_to || (!r->weights && !l->remote) || i-- > 0) continue;
+        return r;
+    }
+    return NULL;
+}
+
+bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, plan_room *out)
+{
+    int number;
+    const plan_rank *first = first_in_memory(l, i);
+    *out = (plan_room){.left = 0};
+    if (!first) return false;
+    if (!first->weights) l->remote->memory(l->remote->self, (int)(first - l->ranks), k_type, v_type, out);
+    out->of_process = memory_of(first, &number) ? number == MEMORY_OF_PROCESS : !first->seg.be;
+    if (!first->weights) return true;
+    uint64_t taken = 0; /* by steps */
+    for (const plan_rank *r = first; r < l->ranks + l->n; r++) {
+        if (!share_memory(first, r)) continue;
+        const segment *s = &r->seg;
+        add_page_bytes(s->p, k_type, v_type, out->page);
+        out->slot += program_slot_bytes(s->p);
+        taken += (uint64_t)r->n_lane * s->act_bytes;
+        if (s->be->overhead) taken += s->be->overhead(r->weights->set, s->p, r->n_lane);
+    }
+    const uint64_t free = first->seg.be->budget(first->weights->set);
+    out->left = free > taken ? free - taken : 0;
+    return true;
+}
+
+const char *plan_memory_node(const plan *l, int i) { return plan_node(l, (int)(first_in_memory(l, i) - l->ranks)); }
