@@ -382,6 +382,7 @@ const backend cuda_backend = {
     .discard = cuda_discard,
     .act_put = cuda_act_put,
     .act_get = cuda_act_get,
+    .ways = &cuda_row_ways,
     .start = cuda_start,
     .wait = cuda_step_wait,
     .pick = cuda_pick,

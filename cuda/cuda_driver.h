@@ -16,8 +16,9 @@ typedef struct cu_graph_exec *cu_graph_exec;
 typedef uint64_t cu_address; /* of device memory */
 
 enum { CU_SUCCESS = 0, CU_OUT_OF_MEMORY = 2, CU_NO_BINARY = 209 };
-/* Attributes of a device; flags of a stream; mode of a capture: of calls of this thread alone. */
-enum { CU_MAJOR = 75, CU_MINOR = 76, CU_STREAM_APART = 1, CU_CAPTURE_THREAD = 1 };
+/* Attributes of a device; flags of a stream; mode of a capture: of calls of this thread alone; flag of memory of the
+ * host: pinned for all contexts. */
+enum { CU_MAJOR = 75, CU_MINOR = 76, CU_STREAM_APART = 1, CU_CAPTURE_THREAD = 1, CU_HOST_PORTABLE = 1 };
 
 /* X(name, parameters); all return a code. */
 #define CU_CALLS(X)                                                                                                    \
@@ -38,6 +39,8 @@ enum { CU_MAJOR = 75, CU_MINOR = 76, CU_STREAM_APART = 1, CU_CAPTURE_THREAD = 1 
     X(cuMemFree_v2, (cu_address address))                                                                              \
     X(cuMemHostAlloc, (void **memory, size_t bytes, unsigned flags))                                                   \
     X(cuMemFreeHost, (void *memory))                                                                                   \
+    X(cuMemHostRegister_v2, (void *memory, size_t bytes, unsigned flags))                                              \
+    X(cuMemHostUnregister, (void *memory))                                                                             \
     X(cuMemcpyHtoDAsync_v2, (cu_address to, const void *from, size_t bytes, cu_stream stream))                         \
     X(cuMemcpyDtoHAsync_v2, (void *to, cu_address from, size_t bytes, cu_stream stream))                               \
     X(cuMemcpyDtoDAsync_v2, (cu_address to, cu_address from, size_t bytes, cu_stream stream))                          \

@@ -56,3 +56,18 @@ int cuda_pick(dev *of, const segment *s, ref t, int64_t row0, int64_t rows, best
                          (void *[]){&from, &n, &d->stage.at}, e);
     return rc ? rc : cuda_fetch(&d->q, to, d->stage.at, bytes, e);
 }
+
+/* What the driver says is not an error of the device: memory that is not pinned is copied by a detour. */
+static void cuda_pin(dev *of, void *at, uint64_t bytes)
+{
+    const cuda_device *d = cuda_device_of(of);
+    d->q.cu->cuMemHostRegister_v2(at, bytes, CU_HOST_PORTABLE);
+}
+
+static void cuda_unpin(dev *of, void *at)
+{
+    const cuda_device *d = cuda_device_of(of);
+    d->q.cu->cuMemHostUnregister(at);
+}
+
+const row_ways cuda_row_ways = {.pin = cuda_pin, .unpin = cuda_unpin};

@@ -172,10 +172,11 @@ int cuda_program_send(cuda_device *d, const program *p, err *e);
 int cuda_run_send(cuda_device *d, cuda_segment *s, err *e);
 /* cuda_step.c: a step, with the rope tables and page copies that it needs. */
 int cuda_step_send(cuda_device *d, cuda_segment *s, const step *st, err *e);
-/* cuda_rows.c: backend.act_put, act_get and pick. */
+/* cuda_rows.c: backend.act_put, act_get, pick, and ways. */
 int cuda_act_put(dev *d, const segment *s, ref t, int64_t col0, int64_t cols, int64_t rows, const void *from, err *e);
 int cuda_act_get(dev *d, const segment *s, ref t, int64_t row0, int64_t rows, void *to, err *e);
 int cuda_pick(dev *d, const segment *s, ref t, int64_t row0, int64_t rows, best_logit *to, err *e);
+extern const row_ways cuda_row_ways;
 static inline cu_address cuda_act_address(const cuda_segment *s, const program *p, ref t)
 {
     return s->act + p->tensors[t].off;

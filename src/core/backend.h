@@ -85,6 +85,14 @@ typedef struct device_info {
 /* Which memory a device has: numbers of cards, or that of this process, which all backends have in common. */
 enum { MEMORY_OF_PROCESS = -1 };
 
+/* Ways of rows besides act_put and act_get, of a backend that has them. */
+typedef struct row_ways {
+    /* Memory of the process, aligned to a page, that act_put, act_get and pick have as their other side: from pin to
+     * unpin they copy from and to it without a detour. Failing changes nothing but speed. */
+    void (*pin)(dev *d, void *at, uint64_t bytes);
+    void (*unpin)(dev *d, void *at);
+} row_ways;
+
 /* All that a device does, an entry each, in the order of calls. */
 struct backend {
     const char *name;
@@ -129,6 +137,7 @@ struct backend {
      * first, in stretch 0. */
     int (*start)(dev *d, const segment *s, uint32_t stretch, const step *st, err *e);
     int (*wait)(dev *d, err *e); /* until that is over */
+    const row_ways *ways;        /* NULL: there are none */
     int (*pick)(dev *d, const segment *s, ref t, int64_t row0, int64_t rows, best_logit *to, err *e);
 
     /* A page as bytes: for each state of the group that the device holds, in order, its tiles of keys by head, then of

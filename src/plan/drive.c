@@ -13,6 +13,7 @@
 #include "plan/rank_pass.h"
 #include "plan/results.h"
 #include "plan/row_faults.h"
+#include "plan/row_memory.h"
 #include "plan/turns.h"
 
 #include "base/clock.h"
@@ -256,7 +257,7 @@ static uint64_t rows_bytes(const plan *l, ref t)
 static void *rows_of(const plan *l, ref t)
 {
     uint64_t bytes = rows_bytes(l, t);
-    return bytes ? mem_map(bytes) : NULL;
+    return bytes ? row_memory_take(l, bytes) : NULL;
 }
 
 /* Whether rows of a crossing lie in memory of the step. */
@@ -274,6 +275,12 @@ uint64_t drive_bytes(const plan *l)
     return sum * (uint64_t)l->in_flight + plain * (uint64_t)l->lanes;
 }
 
+/* Of the best logits of a step, by rank. */
+static uint64_t best_bytes(const plan *l)
+{
+    return ((uint64_t)l->max_rows[AXIS_OUT] * (uint64_t)l->n + 1) * sizeof(best_logit);
+}
+
 /* Each has a row at least. */
 static size_t sequences_max(const plan *l) { return (size_t)l->max_rows[AXIS_TOK] + (size_t)l->max_rows[AXIS_SEQ] + 1; }
 
@@ -281,7 +288,7 @@ static int flight_open(const plan *l, flight *f, err *e)
 {
     bool ok = (f->passed = mem_zero((size_t)l->n_cross + 1, sizeof *f->passed)) != NULL;
     ok = (f->faults = mem_zero(sequences_max(l), sizeof *f->faults)) && ok;
-    ok = (f->best = mem_zero((size_t)l->max_rows[AXIS_OUT] * (size_t)l->n + 1, sizeof *f->best)) && ok;
+    ok = (f->best = row_memory_take(l, best_bytes(l))) && ok;
     for (uint32_t k = 0; k < l->n_cross && ok; k++)
         if (is_kept(&l->cross[k])) ok = (f->passed[k] = rows_of(l, l->cross[k].t)) != NULL;
     for (int i = ENTRY_HEAD; i < ENTRY_COUNT && ok; i++)
@@ -298,7 +305,7 @@ static int open_plain(const plan *l, plan_rank *r, err *e)
     }
     bool ok = true;
     for (int i = 0; i < r->n_lane && r->plain_bytes; i++)
-        ok = (r->lane[i].plain = mem_map(r->plain_bytes)) != NULL && ok;
+        ok = (r->lane[i].plain = row_memory_take(l, r->plain_bytes)) != NULL && ok;
     return ok ? OK : err_memory(e, "rows between devices");
 }
 
@@ -340,18 +347,19 @@ void drive_close(plan *l)
             if (l->ranks[i].lane[k].has_thread) pthread_join(l->ranks[i].lane[k].thread, NULL);
     for (int i = 0; l->ranks && i < l->n; i++) {
         plan_rank *r = &l->ranks[i];
-        for (int k = 0; k < PLAN_LANES; k++) mem_unmap(r->lane[k].plain, r->plain_bytes);
+        for (int k = 0; k < PLAN_LANES; k++) row_memory_give(l, r->lane[k].plain, r->plain_bytes);
         turns_close(r);
     }
     for (int i = 0; l->groups && l->ranks && i < l->n_group; i++) rank_exchange_close(l, &l->groups[i]);
     for (int i = 0; l->flights && i < l->in_flight; i++) {
         flight *f = &l->flights[i];
-        for (uint32_t k = 0; f->passed && k < l->n_cross; k++) mem_unmap(f->passed[k], rows_bytes(l, l->cross[k].t));
-        for (int k = 0; k < ENTRY_COUNT; k++) mem_unmap(f->result[k], rows_bytes(l, l->p->entries[k].out));
+        for (uint32_t k = 0; f->passed && k < l->n_cross; k++)
+            row_memory_give(l, f->passed[k], rows_bytes(l, l->cross[k].t));
+        for (int k = 0; k < ENTRY_COUNT; k++) row_memory_give(l, f->result[k], rows_bytes(l, l->p->entries[k].out));
         results_close(l, f);
         mem_free(f->passed);
         mem_free(f->faults);
-        mem_free(f->best);
+        row_memory_give(l, f->best, best_bytes(l));
     }
     mem_free(l->flights);
 }

@@ -3,6 +3,7 @@
 #include "plan/rank_exchange.h"
 
 #include "plan/row_faults.h"
+#include "plan/row_memory.h"
 #include "plan/turns.h"
 
 #include "base/mem.h"
@@ -271,8 +272,8 @@ static int open_side(const plan *l, const plan_group *g, plan_rank *r, err *e)
         ok = add_memory(g, r, i, (uint64_t)l->max_rows[r->seg.p->tensors[coll_op(r, i)->out].axis], needs);
     for (int i = 0; i < r->n_lane && ok; i++) {
         rank_lane *a = &r->lane[i];
-        ok = !r->coll_bytes || (a->coll_memory = mem_map(r->coll_bytes));
-        ok = ok && (!r->rows_bytes || (a->rows = mem_map(r->rows_bytes)));
+        ok = !r->coll_bytes || (a->coll_memory = row_memory_take(l, r->coll_bytes));
+        ok = ok && (!r->rows_bytes || (a->rows = row_memory_take(l, r->rows_bytes)));
         if (r->end[i]) link_part_open(&a->part, r->end[i], g->rank0, g->ranks);
         link_end *end = r->end[i] ? &a->part.base : link_threads_end(g->link[i], r->index);
         coll_open(&a->side, end, 0, a->coll_memory, r->coll_bytes);
@@ -299,8 +300,8 @@ void rank_exchange_close(plan *l, plan_group *g)
     for (int i = 0; i < g->ranks; i++) {
         plan_rank *r = &l->ranks[g->rank0 + i];
         for (int k = 0; k < PLAN_LANES; k++) {
-            mem_unmap(r->lane[k].coll_memory, r->coll_bytes);
-            mem_unmap(r->lane[k].rows, r->rows_bytes);
+            row_memory_give(l, r->lane[k].coll_memory, r->coll_bytes);
+            row_memory_give(l, r->lane[k].rows, r->rows_bytes);
         }
     }
     for (int k = 0; k < PLAN_LANES; k++) link_threads_close(g->link[k]);

@@ -1,8 +1,7 @@
 /* results.c - see results.h. */
 #include "plan/results.h"
 #include "plan/rank_pass.h"
-
-#include "base/mem.h"
+#include "plan/row_memory.h"
 
 #include <string.h>
 
@@ -43,7 +42,7 @@ int results_open(const plan *l, flight *f, err *e)
 {
     for (uint32_t k = 0; k < l->n_cross; k++) {
         if (!is_sent(l, k)) continue;
-        f->sent[l->cross[k].entry] = mem_map(result_bytes_max(l, &l->ranks[l->self], k));
+        f->sent[l->cross[k].entry] = row_memory_take(l, result_bytes_max(l, &l->ranks[l->self], k));
         if (!f->sent[l->cross[k].entry]) return err_memory(e, "results");
     }
     return OK;
@@ -61,7 +60,7 @@ void results_close(const plan *l, flight *f)
 {
     for (uint32_t k = 0; k < l->n_cross; k++)
         if (l->cross[k].entry >= 0 && f->sent[l->cross[k].entry])
-            mem_unmap(f->sent[l->cross[k].entry], result_bytes_max(l, &l->ranks[l->self], k));
+            row_memory_give(l, f->sent[l->cross[k].entry], result_bytes_max(l, &l->ranks[l->self], k));
 }
 
 int32_t results_alike(const plan *l, uint32_t k, const step *st, int32_t row)

@@ -6,8 +6,8 @@
  *   SOFT_GPU_SEED=1               of the order of streams, blocks and warps
  *   SOFT_GPU_PATIENCE=1073741824  a launch fails of which no block has ended for so many instructions of warps
  *   SOFT_GPU_RACES=0              does not look for races: twice as fast
- *   SOFT_GPU_COUNT=FILE           writes calls, launches, kernels that ran (those of graphs too), copies and bytes as
- *                                 JSON when the process ends
+ *   SOFT_GPU_COUNT=FILE           writes calls, launches, kernels that ran (those of graphs too), copies and bytes,
+ *                                 copies of memory of the host that is not pinned, as JSON when the process ends
  *   SOFT_GPU_FAIL=12              the 12th call fails; cuMemAlloc:3: the third call of that function. Allocations
  *                                 answer that memory is out, other calls CUDA_ERROR_UNKNOWN
  *
@@ -47,10 +47,11 @@ static void write_counts(void)
         "{\"calls\": %llu, \"launches\": %llu, \"kernels\": %llu, \"graph_launches\": %llu, \"copies_to_device\": "
         "%llu,\n"
         " \"bytes_to_device\": %llu, \"copies_to_host\": %llu, \"bytes_to_host\": %llu, \"copies_on_device\": %llu,\n"
-        " \"bytes_on_device\": %llu, \"sets\": %llu, \"allocations\": %llu, \"bytes_allocated\": %llu,\n"
+        " \"bytes_on_device\": %llu, \"copies_of_pageable\": %llu, \"sets\": %llu, \"allocations\": %llu, "
+        "\"bytes_allocated\": %llu,\n"
         " \"host_allocations\": %llu, \"synchronizations\": %llu, \"warp_instructions\": %llu}\n",
         N(calls), N(launches), N(kernels), N(graph_launches), N(to_device), N(bytes_to_device), N(to_host),
-        N(bytes_to_host), N(on_device), N(bytes_on_device), N(sets), N(allocations), N(bytes_allocated),
+        N(bytes_to_host), N(on_device), N(bytes_on_device), N(pageable), N(sets), N(allocations), N(bytes_allocated),
         N(host_allocations), N(synchronizations), (unsigned long long)machine_warp_instructions);
 #undef N
     fclose(f);

@@ -147,6 +147,8 @@ static CUresult copy_on(stream *s, copy c, bool wait)
     }
     const bool staged = c.from_host && !pinned((void *)(uintptr_t)c.from, c.bytes) && !s->capture;
     wait |= c.to_host && !pinned((void *)(uintptr_t)c.to, c.bytes) && !s->capture;
+    drv_count.pageable += (c.from_host && !pinned((void *)(uintptr_t)c.from, c.bytes)) ||
+                          (c.to_host && !pinned((void *)(uintptr_t)c.to, c.bytes));
     op *o = op_new(OP_COPY, s->cx);
     o->to = c.to, o->from = c.from, o->to_host = c.to_host, o->from_host = c.from_host, o->bytes = c.bytes;
     if (staged) {

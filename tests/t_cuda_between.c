@@ -1,0 +1,82 @@
+/* t_cuda_between.c - what passes between devices of the CUDA backend, counted by the driver whose devices are programs
+ * (tests/gpu): of two texts of different lengths the difference is what decode steps do. */
+#include "command.h"
+#include "gpu_path.h"
+
+#include <sys/stat.h>
+
+static char gpu[4096], work[256]; /* the folder of the software driver; of what is written here */
+
+enum { SHORT = 6, LONG = 14 };
+
+/* Draws so many tokens on these devices; the text is left in file `ids`, the driver's counts in `counts`. */
+static void run(const char *model, const char *devices, const char *options, int tokens, buf *ids, buf *counts)
+{
+    buf errors = {0};
+    char shell[9000], path[512];
+    snprintf(
+        shell, sizeof shell,
+        "LD_LIBRARY_PATH=%s SOFT_GPU_RACES=0 SOFT_GPU_COUNT=counts $P run -m $V/models/%s --ids 1,2,3 --output ids "
+        "-n %d --ignore-eos --devices '%s' %s > ids",
+        gpu, model, tokens, devices, options);
+    if (command_shell(work, shell, &errors)) fail_msg("%s: %s", shell, buf_cstr(&errors));
+    ids->n = counts->n = 0;
+    snprintf(path, sizeof path, "%s/ids", work);
+    assert_int_equal(file_read(ids, path, 4096, NULL), OK);
+    snprintf(path, sizeof path, "%s/counts", work);
+    file_read(counts, path, 4096, NULL);
+    buf_free(&errors);
+}
+
+static long long count_of(const buf *counts, const char *name)
+{
+    char key[64];
+    snprintf(key, sizeof key, "\"%s\": ", name);
+    const char *at = strstr(buf_cstr((buf *)counts), key);
+    if (!at) fail_msg("no \"%s\" among the counts", name);
+    return strtoll(at + strlen(key), NULL, 10);
+}
+
+/* What the steps after the first ones did. */
+static long long per_run(const char *model, const char *devices, const char *options, const char *name)
+{
+    buf ids = {0}, less = {0}, more = {0};
+    run(model, devices, options, SHORT, &ids, &less);
+    run(model, devices, options, LONG, &ids, &more);
+    const long long n = count_of(&more, name) - count_of(&less, name);
+    buf_free(&ids);
+    buf_free(&less);
+    buf_free(&more);
+    return n;
+}
+
+/* Rows between devices and for the caller lie in pinned memory. */
+static void copies_are_of_pinned_memory(void **unused)
+{
+    (void)unused;
+    static const char *const devices[] = {"cuda:0", "cuda:0;cpu", "cpu;cuda:0", "cuda:0;cuda:1", "cuda:0&cpu"};
+    static const char *const options[] = {"--temperature 0", "--temperature 0.7 --seed 1",
+                                          "--temperature 0 --wire f16"};
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++)
+        for (size_t k = 0; k < sizeof options / sizeof *options; k++) {
+            const long long n = per_run("llama", devices[i], options[k], "copies_of_pageable");
+            if (n) fail_msg("%s %s: %lld copies of pageable memory", devices[i], options[k], n);
+        }
+}
+
+int main(void)
+{
+#ifdef HAVE_CUDA
+    char folder[1024];
+    gpu_folder(folder);
+    if (!realpath(folder, gpu)) return fprintf(stderr, "there is no %s\n", folder), 1;
+    snprintf(work, sizeof work, "%s", temp_path("between"));
+    if (mkdir(work, 0700)) return perror(work), 1;
+    const struct CMUnitTest tests[] = {cmocka_unit_test(copies_are_of_pinned_memory)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+#else
+    (void)copies_are_of_pinned_memory;
+    skip_msg("this build has no CUDA backend");
+    return 0;
+#endif
+}
