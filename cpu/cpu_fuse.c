@@ -9,7 +9,7 @@ const fuse_row fuse_rows[FUSE_COUNT] = {
 #undef X
 };
 
-bool cpu_fits(const program *p, const op *o)
+static bool takes_shape(const program *p, const op *o)
 {
     const tensor *out = &p->tensors[o->out], *a = &p->tensors[o->in[0]], *b = &p->tensors[o->in[1]];
     switch (o->kind) {
@@ -20,3 +20,5 @@ bool cpu_fits(const program *p, const op *o)
     default: return true;
     }
 }
+
+const fuse_table cpu_fuse = {.rows = fuse_rows, .n = FUSE_COUNT, .fits = takes_shape};

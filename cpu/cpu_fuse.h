@@ -16,6 +16,4 @@ enum {
 };
 
 extern const fuse_row fuse_rows[FUSE_COUNT];
-
-/* backend.fits: the shapes that the kernels of these rows take. */
-bool cpu_fits(const program *p, const op *o);
+extern const fuse_table cpu_fuse;

@@ -13,14 +13,12 @@
 enum {
     QMAT_THREADS = 256,
     FMAT_THREADS = 256,
-    NORM_THREADS = 128,
-    QUANT_THREADS = 128,
+    RUN_THREADS = 512, /* at most */
     ATTN_WARPS = 4,
     ATTN_THREADS = ATTN_WARPS * 32,
     PICK_THREADS = 256,
-    EACH_THREADS = 128,
     ROW_THREADS = 128,
-    KV_THREADS = 128,
+    HEADS_THREADS = 128,
 };
 
 /* MATMUL, MATMUL_HEADS, MATMUL_EXP: outputs y[row][n] for rows of activations. Heads: output n takes columns from
@@ -51,24 +49,32 @@ typedef struct fmat_args {
     const float *x;
 } fmat_args;
 
-/* NORM: one group of `width` elements is a block of threads. */
-typedef struct norm_args {
-    const float *x, *gain, *bias;
-    float *y;
-    const int32_t *live;
-    int64_t groups, gain_n, bias_n; /* groups of a row; lengths of both vectors */
-    int32_t width, kind;
-    float eps;
-} norm_args;
+/* A run of ops on rows of one length, which hand rows on in shared memory: a block of threads has a row, or some
+ * columns of one where no norm is among them. A step of it is an op, or brings a row that the next op reads. */
+enum { RUN_STEPS = 16, RUN_SLOTS = 2, RUN_USED = 64, RUN_COLUMNS = 1024 };
 
-/* QUANT: a block is a warp. */
-typedef struct quant_args {
-    const float *x;
-    uint8_t *to;
+typedef struct run_step {
+    uint8_t kind;         /* op_kind; COLUMNS, TAKE_OUT, GATHER, SCATTER bring a row */
+    int8_t from, to;      /* slots: of the first operand, -1: it is `x`; of the result */
+    int8_t second;        /* slot of the second operand, -1: it is `b` */
+    const float *x;       /* rows of x_dim elements, taken from column `from_column` on */
+    const float *b;       /* element [row * b_row + column * b_column]; of norms the gain */
+    const float *c;       /* bias of norms; weights of experts, of GATHER and SCATTER, or NULL */
+    const int32_t *table; /* of a DISPATCH */
+    void *y;              /* where the result is written; NULL: nobody else reads it */
+    int64_t x_dim, from_column, b_row, b_column, gain_n, bias_n;
+    int32_t i[3]; /* ACT: function; CLAMP: above; NORM: kind, width; QUANT: block, residual; experts of a row */
+    float f;      /* eps, factor, cap, limit */
+} run_step;
+
+typedef struct run_args {
+    const step *st;
     const int32_t *live;
-    int64_t cols;
-    int32_t block, residual;
-} quant_args;
+    int64_t dim;    /* elements of a row */
+    int32_t padded; /* floats of a slot: those of a block of threads, whole blocks of codes */
+    int32_t n;
+    run_step steps[RUN_STEPS];
+} run_args;
 
 /* ATTN: a row and head is a block of threads. Bytes of its dynamic shared memory: sums of values of the row and of each
  * warp, the query as floats and as codes. */
@@ -87,35 +93,30 @@ typedef struct attn_args {
     int32_t group, axis, key_axis, reach, per_kv;
 } attn_args;
 
-/* ACT, MUL, ADD, SCALE, SOFTCAP, CLAMP: y[i] of x[i] and b[i], b of the column, or b of the row. */
-typedef struct each_args {
-    const float *x, *b;
-    float *y;
-    const int32_t *live;
-    int64_t dim; /* elements of a row */
-    op o;
-    bool by_column, by_row;
-} each_args;
+/* Heads of queries, keys and values of new rows: normed, rotated, written, stored in pages; a head of a row is a warp.
+ * Parts are what ROPE ops and KV_PUT take, with the NORM before them. */
+enum { HEADS_PARTS = 4, HEADS_NOT_STORED = 0, HEADS_KEYS, HEADS_VALUES };
 
-/* ROPE: a pair is a thread, and so is an element that is not rotated. */
-typedef struct rope_args {
-    const step *st;
-    const rope_variant *variant; /* [variants] of the table */
-    const float *x;
-    float *y;
-    int64_t heads; /* of a row */
-    int32_t axis, table, width, half, halves;
-} rope_args;
+typedef struct heads_part {
+    const float *x, *gain;       /* gain NULL: none */
+    const rope_variant *variant; /* [variants] of the table; NULL: not rotated */
+    float *y;                    /* NULL: nobody reads it */
+    int64_t gain_n;
+    int32_t heads, width, table, half, halves;
+    int32_t norm; /* NORM_*, or -1 */
+    float eps;
+    int32_t store; /* HEADS_* */
+} heads_part;
 
-/* KV_PUT: the keys or the values of a head of a token are a warp. */
-typedef struct kv_args {
+typedef struct heads_args {
     const step *st;
-    const float *k, *v;
     kv_store kv;
-    int32_t group, axis;
-} kv_args;
+    heads_part part[HEADS_PARTS];
+    int32_t n, heads;           /* parts; heads of all */
+    int32_t axis, group, width; /* width: the largest */
+} heads_args;
 
-/* EMBED: a row is a block of threads. TAKE_OUT, COLUMNS: likewise, `from` being the first column. */
+/* EMBED: a row is a block of threads. */
 typedef struct embed_args {
     const step *st;
     held_weight table;
@@ -123,10 +124,3 @@ typedef struct embed_args {
     int64_t dim;
     int32_t axis, by, offset;
 } embed_args;
-typedef struct copy_args {
-    const float *x;
-    float *y;
-    const step *st; /* rows are st->out's; NULL: all */
-    const int32_t *live;
-    int64_t x_dim, dim, from;
-} copy_args;

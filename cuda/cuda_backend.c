@@ -7,6 +7,7 @@
 #include "cuda/cuda_backend.h"
 
 #include "base/mem.h"
+#include "cuda/cuda_launches.h"
 #include "cuda/cuda_state.h"
 #include "tensor/panel.h"
 
@@ -259,6 +260,7 @@ static void cuda_discard(dev *of, segment *s)
     cuda_segment *c = s->compiled;
     if (c) {
         cuda_graphs_drop(d, c);
+        cuda_launches_free(c);
         cuda_give(&d->q, &c->act, s->act_bytes);
         cuda_give(&d->q, &c->run, 0);
         cuda_block_free(&d->q, &c->step);
@@ -272,7 +274,9 @@ static int cuda_compile(dev *of, segment *s, err *e)
     cuda_device *d = cuda_device_of(of);
     cuda_segment *c = s->compiled = mem_zero(1, sizeof *c);
     if (!c) return err_memory(e, "a segment");
-    int rc = cuda_program_send(d, s->p, e);
+    c->of = s;
+    int rc = cuda_launches_make(c, s, e);
+    if (!rc) rc = cuda_program_send(d, s->p, e);
     if (!rc) rc = cuda_take(&d->q, s->act_bytes, "activations", &c->act, e);
     return rc ? rc : cuda_run_send(d, c, e);
 }
@@ -297,17 +301,24 @@ static int64_t op_workers(const cuda_device *d, const step *st, const op *o)
     }
 }
 
-static int start_op(cuda_device *d, const cuda_segment *s, const step *st, uint32_t i, err *e)
+static int start_definition(cuda_device *d, const cuda_segment *s, const step *st, uint32_t i, err *e)
 {
     const op *o = &d->p->ops[i];
-    bool done = false;
-    int rc = cuda_fast_start(d, s, st, i, &done, e);
-    if (rc || done) return rc;
     const bool scratch = op_is(o, OPF_MATRIX) || o->kind == OP_ATTN || o->kind == OP_ROUTE || o->kind == OP_DISPATCH;
     const int64_t units = op_workers(d, st, o), most = scratch ? d->scratch_workers : WORKERS_MAX;
     int32_t workers = (int32_t)(units < most ? units : most);
     cu_address r = s->run;
     return cuda_launch(&d->q, d->w->kernels.op[o->kind], workers, BLOCK, (void *[]){&r, &i, &workers}, e);
+}
+
+static int start_launch(cuda_device *d, const cuda_segment *s, const step *st, const cuda_ops *of, err *e)
+{
+    const op *o = &d->p->ops[of->first];
+    bool done = true;
+    if (st->n[d->p->tensors[o->out ? o->out : o->in[0]].axis] == 0) return OK; /* there is nothing to do */
+    int rc = cuda_fast_start(d, s, st, of, &done, e);
+    for (uint32_t i = of->first; i < of->first + of->n && !done && !rc; i++) rc = start_definition(d, s, st, i, e);
+    return rc;
 }
 
 /* Shows an activation to the taps that ask for it. */
@@ -329,13 +340,26 @@ static int show_taps(cuda_device *d, const cuda_segment *s, const step *st, ref 
     return rc;
 }
 
-/* The ops of a stretch, one launch each. */
+/* The launches of a stretch. */
 static int start_stretch(cuda_device *d, cuda_segment *c, uint32_t stretch, const step *st, err *e)
+{
+    const uint32_t begin = stretch_begin(c->of, stretch), end = c->of->ends[stretch];
+    int rc = OK;
+    for (uint32_t i = 0; i < c->n_launch && !rc; i++) {
+        const cuda_ops *of = &c->launches[i];
+        if (of->first >= begin && of->first < end) rc = start_launch(d, c, st, of, e);
+    }
+    return rc;
+}
+
+/* Its ops one by one, each shown to the taps. */
+static int show_stretch(cuda_device *d, const cuda_segment *c, uint32_t stretch, const step *st, err *e)
 {
     int rc = OK;
     for (uint32_t i = stretch_begin(c->of, stretch); i < c->of->ends[stretch] && !rc; i++) {
-        rc = start_op(d, c, st, i, e);
-        if (!rc && st->n_tap) rc = show_taps(d, c, st, d->p->ops[i].out, e);
+        const cuda_ops alone = cuda_launch_alone(c->of, i);
+        rc = start_launch(d, c, st, &alone, e);
+        if (!rc) rc = show_taps(d, c, st, d->p->ops[i].out, e);
     }
     return rc;
 }
@@ -345,20 +369,12 @@ static int cuda_start(dev *of, const segment *s, uint32_t stretch, const step *s
     cuda_device *d = cuda_device_of(of);
     cuda_segment *c = s->compiled;
     const uint32_t begin = stretch_begin(s, stretch);
-    c->of = s;
     int rc = stretch ? show_taps(d, c, st, s->p->ops[begin - 1].out, e) : cuda_step_send(d, c, st, e);
     if (rc || begin == s->ends[stretch]) return rc;
-    return st->n_tap ? start_stretch(d, c, stretch, st, e) : cuda_graph_start(d, c, stretch, st, start_stretch, e);
+    return st->n_tap ? show_stretch(d, c, stretch, st, e) : cuda_graph_start(d, c, stretch, st, start_stretch, e);
 }
 
 static int cuda_step_wait(dev *d, err *e) { return cuda_wait(&cuda_device_of(d)->q, e); }
-
-static const char *cuda_fused(const segment *s, uint32_t i, uint32_t *n)
-{
-    (void)s, (void)i;
-    *n = 1;
-    return NULL;
-}
 
 static uint64_t cuda_held_bytes(const dev *d) { return cuda_device_at(d)->q.held; }
 
@@ -366,6 +382,7 @@ const backend cuda_backend = {
     .name = "cuda",
     .chunk = 512,
     .sequences = 256,
+    .fuse = &cuda_fuse,
     .probe = cuda_probe,
     .memory = ordinal_of,
     .takes_int8 = cuda_takes_int8,

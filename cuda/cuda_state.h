@@ -11,7 +11,7 @@
 
 /* Kernels besides those of ops: X(name), in definitions.cu; in fast.cu. */
 #define CUDA_MOVE_LIST(X) X(move_in) X(move_out) X(columns_in)
-#define CUDA_FAST_LIST(X) X(norm) X(quant) X(attn) X(pick) X(each) X(rope) X(kv_put) X(copy) X(embed)
+#define CUDA_FAST_LIST(X) X(rows) X(heads) X(attn) X(pick) X(embed)
 /* Of those of matrices there are two: for one row of activations, and for up to CUDA_FAST_ROWS. */
 enum { CUDA_FAST_ROWS = 8, CUDA_FAST_WAYS = 2, CUDA_FLOATS = 3 };
 
@@ -89,11 +89,23 @@ typedef struct cuda_graph {
 } cuda_graph;
 enum { CUDA_GRAPHS = 16 };
 
+/* Ops that one launch does: n of them from `first` on. */
+enum { CUDA_OP, CUDA_ROWS, CUDA_HEADS }; /* one op, or matrices of one input; a run on rows; heads */
+enum { CUDA_SIBLINGS = 4 };
+typedef struct cuda_ops {
+    uint32_t first;
+    uint8_t n, way;
+    const bool *kept; /* [n_op] whether the result is written; NULL: it is */
+} cuda_ops;
+
 /* A segment on the device. */
 typedef struct cuda_segment {
     const segment *of;
     cu_address act, run; /* the arena; the struct run */
     cuda_block step;     /* the struct step and its arrays */
+    cuda_ops *launches;  /* [n_launch] of all stretches */
+    bool *kept;          /* [n_op] */
+    uint32_t n_launch;
     cuda_graph graphs[CUDA_GRAPHS];
     uint64_t turn;
 } cuda_segment;
@@ -157,7 +169,7 @@ static inline int64_t cuda_blocks(int64_t n, int64_t each) { return (n + each - 
 
 /* cuda_fast.c: the kernels of fast.cu; starts the one that does an op in this step. *done false: there is none. */
 int cuda_fast_load(cuda_weights *w, err *e);
-int cuda_fast_start(cuda_device *d, const cuda_segment *s, const step *st, uint32_t i, bool *done, err *e);
+int cuda_fast_start(cuda_device *d, const cuda_segment *s, const step *st, const cuda_ops *of, bool *done, err *e);
 /* cuda_product.c: n matrix ops that read the same activations, likewise; *done false: none was started. */
 int cuda_product_load(cuda_weights *w, err *e);
 int cuda_product_start(cuda_device *d, const cuda_segment *s, const step *st, const uint32_t *ops, int n, bool *done,

@@ -1,56 +1,179 @@
-/* rows.cuh - ops on single rows of which the definition is one chain, or a loop, a row: norms, activations as int8, the
- * best logit. In the bits of their definitions: what is a maximum or a sum of integers may be taken in any order, what
- * is a sum of floats keeps its sixteen lanes. */
+/* rows.cuh - runs of ops on rows (cuda_args.h): norms, activations as int8, elementwise ops, rows that are brought from
+ * elsewhere; and the best logit. In the bits of their definitions: what is a maximum or a sum of integers may be taken in
+ * any order, what is a sum of floats keeps its sixteen lanes.
+ *
+ * A thread has the same elements in every step of a run but norms and codes, so that steps need no barrier in between. */
 #pragma once
 #include "cuda/cuda_args.h"
 
+#include "core/act_value.h"
 #include "src/tensor/act_q8.h"
 
-enum { NORM_PART = 4096 }; /* floats of a row in shared memory */
+/* What a block of threads has: `n` elements of a row from column `column` on. */
+typedef struct run_place {
+    int64_t row, column, dim;
+    int n;
+} run_place;
 
-/* The sixteen sums over x - mean or its square, folded: for all threads. */
-template <bool SQUARES> __device__ float norm_sum(const float *x, int width, float mean, float *part, float *folded)
+/* The second operand of an element. */
+__device__ __forceinline__ float run_second(const run_step &s, const run_place &at, const float *slot, int i)
 {
-    float sum = 0;
-    const int lane = (int)threadIdx.x;
-    for (int from = 0; from < width; from += NORM_PART) {
-        const int n = width - from < NORM_PART ? width - from : NORM_PART;
-        __syncthreads();
-        for (int i = lane; i < n; i += NORM_THREADS) part[i] = x[from + i];
-        __syncthreads();
-        if (lane < 16)
-#pragma unroll 8
-            for (int i = lane; i < n; i += 16) {
-                const float d = part[i] - mean;
-                sum = SQUARES ? fmaf(d, d, sum) : sum + part[i];
-            }
-    }
-    if (lane < 16) {
-#pragma unroll
-        for (int half = 8; half; half /= 2) sum = sum + __shfl_xor_sync(0xffffu, sum, half);
-        if (lane == 0) *folded = sum;
-    }
-    __syncthreads();
-    return *folded;
+    return s.second >= 0 ? slot[i] : s.b[at.row * s.b_row + (at.column + i) * s.b_column];
 }
 
-extern "C" __global__ void __launch_bounds__(NORM_THREADS) cuda_norm(const norm_args a)
+template <int KIND> __device__ __forceinline__ float run_value(const run_step &s, float x, float b)
 {
-    __shared__ float part[NORM_PART], folded;
-    if (blockIdx.x >= *a.live * a.groups) return;
-    const float *x = a.x + (int64_t)blockIdx.x * a.width;
-    float *y = a.y + (int64_t)blockIdx.x * a.width, mean = 0;
-    const int64_t at = (int64_t)blockIdx.x % a.groups * a.width;
-    const float *gain = a.gain ? a.gain + at % a.gain_n : NULL, *bias = a.bias ? a.bias + at % a.bias_n : NULL;
-    if (a.kind == NORM_LAYER) mean = norm_sum<false>(x, a.width, 0, part, &folded) / (float)a.width;
-    const float sum = norm_sum<true>(x, a.width, mean, part, &folded);
-    float inv = 1.0f / sqrtf(sum / (float)a.width + a.eps);
-    if (a.kind == NORM_L2) inv = 1.0f / fmaxf(sqrtf(sum), a.eps);
-    for (int i = (int)threadIdx.x; i < a.width; i += NORM_THREADS) {
-        float v = (x[i] - mean) * inv;
-        if (gain) v = v * gain[i];
-        if (bias) v = v + bias[i];
-        y[i] = v;
+    if constexpr (KIND == OP_ADD) return x + b;
+    if constexpr (KIND == OP_MUL) return x * b;
+    if constexpr (KIND == OP_SCALE) return x * s.f;
+    if constexpr (KIND == OP_ACT) return act_value(s.i[0], x);
+    if constexpr (KIND == OP_SOFTCAP) return s.f * fm_tanh(x / s.f);
+    const float min = s.i[0] ? -INFINITY : -s.f;
+    return x > s.f ? s.f : x < min ? min : x;
+}
+
+/* An elementwise op. */
+template <int KIND, int AHEAD>
+__device__ __forceinline__ void run_each(const run_step &s, const run_place &at, const float *from, const float *second,
+                                         float *to)
+{
+    constexpr bool two = KIND == OP_ADD || KIND == OP_MUL;
+    const float *x = s.from >= 0 ? from : s.x + at.row * s.x_dim + at.column;
+    float *y = s.y ? (float *)s.y + at.row * at.dim + at.column : NULL;
+    const int each = (int)blockDim.x;
+    int i = (int)threadIdx.x;
+    for (; i + (AHEAD - 1) * each < at.n; i += AHEAD * each) {
+        float a[AHEAD], b[AHEAD];
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) {
+            a[k] = x[i + k * each];
+            b[k] = two ? run_second(s, at, second, i + k * each) : 0;
+        }
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) {
+            const float v = run_value<KIND>(s, a[k], b[k]);
+            to[i + k * each] = v;
+            if (y) y[i + k * each] = v;
+        }
+    }
+    for (; AHEAD > 1 && i < at.n; i += each) {
+        const float v = run_value<KIND>(s, x[i], two ? run_second(s, at, second, i) : 0);
+        to[i] = v;
+        if (y) y[i] = v;
+    }
+}
+
+/* Rows from where they lie, times a weight: COLUMNS, TAKE_OUT, GATHER. */
+__device__ __forceinline__ void run_bring(const run_step &s, const run_place &at, const step *st, float *to)
+{
+    int64_t row = at.row;
+    float by = 1;
+    if (s.kind == OP_TAKE_OUT) row = st->out[row];
+    if (s.kind == OP_GATHER) {
+        row = s.table[at.row * DISPATCH_COLS + DISPATCH_ROW];
+        const int64_t used = s.i[0];
+        int64_t k = 0; /* its place among the experts of the row */
+        while (s.c && k < used - 1 && s.table[(row * used + k) * DISPATCH_COLS + DISPATCH_SLOT] != at.row) k++;
+        if (s.c) by = s.c[row * 2 * used + used + k];
+    }
+    const float *x = s.x + row * s.x_dim + s.from_column + at.column;
+    float *y = s.y ? (float *)s.y + at.row * at.dim + at.column : NULL;
+#pragma unroll 4
+    for (int i = (int)threadIdx.x; i < at.n; i += (int)blockDim.x) {
+        const float v = s.c ? x[i] * by : x[i];
+        to[i] = v;
+        if (y) y[i] = v;
+    }
+}
+
+/* SCATTER: sums over the experts of a row, the best first. */
+__device__ __forceinline__ void run_scatter(const run_step &s, const run_place &at, float *to)
+{
+    __shared__ int32_t slot[RUN_USED];
+    __shared__ float weight[RUN_USED];
+    const int used = s.i[0], k = (int)threadIdx.x;
+    __syncthreads();
+    if (k < used) {
+        const int32_t to_slot = s.table[(at.row * used + k) * DISPATCH_COLS + DISPATCH_SLOT];
+        slot[k] = s.table[(int64_t)to_slot * DISPATCH_COLS + DISPATCH_EXPERT] < 0 ? -1 : to_slot;
+        weight[k] = s.c ? s.c[at.row * 2 * used + used + k] : 1;
+    }
+    __syncthreads();
+    float *y = s.y ? (float *)s.y + at.row * at.dim + at.column : NULL;
+    for (int i = k; i < at.n; i += (int)blockDim.x) {
+        float sum = 0;
+#pragma unroll 4
+        for (int e = 0; e < used; e++)
+            if (slot[e] >= 0) sum = fmaf(weight[e], s.x[slot[e] * s.x_dim + at.column + i], sum);
+        to[i] = sum;
+        if (y) y[i] = sum;
+    }
+}
+
+/* Sixteen sums over x - mean or its square, folded, by each half of a warp for its own x; all its lanes get the result. */
+template <bool SQUARES> __device__ __forceinline__ float norm_sum(const float *x, int width, float mean, int lane)
+{
+    float sum = 0;
+    int i = lane;
+    for (; i + 15 * 16 < width; i += 16 * 16) {
+        float part[16];
+#pragma unroll
+        for (int k = 0; k < 16; k++) part[k] = x[i + 16 * k];
+#pragma unroll
+        for (int k = 0; k < 16; k++) {
+            const float d = part[k] - mean;
+            sum = SQUARES ? fmaf(d, d, sum) : sum + part[k];
+        }
+    }
+    for (; i < width; i += 16) {
+        const float d = x[i] - mean;
+        sum = SQUARES ? fmaf(d, d, sum) : sum + x[i];
+    }
+#pragma unroll
+    for (int half = 8; half; half /= 2) sum = sum + __shfl_xor_sync(~0u, sum, half);
+    return sum;
+}
+
+/* The mean of a group, and what its elements are multiplied by. */
+__device__ __forceinline__ float2 norm_of(const float *x, int width, int kind, float eps, int lane)
+{
+    float mean = 0;
+    if (kind == NORM_LAYER) mean = norm_sum<false>(x, width, 0, lane) / (float)width;
+    const float sum = norm_sum<true>(x, width, mean, lane);
+    return make_float2(mean, kind == NORM_L2 ? 1.0f / fmaxf(sqrtf(sum), eps) : 1.0f / sqrtf(sum / (float)width + eps));
+}
+
+/* NORM of a whole row: groups go to half warps; a single one is scaled by all threads. */
+__device__ __forceinline__ void run_norm(const run_step &s, const run_place &at, const float *from, float *to)
+{
+    __shared__ float2 single;
+    const int width = s.i[1], groups = at.n / width, lane = (int)threadIdx.x % 16;
+    float *y = (float *)s.y;
+    __syncthreads();
+    for (int first = (int)threadIdx.x / 32 * 2; first < groups; first += (int)blockDim.x / 16) {
+        const int own = first + (int)threadIdx.x / 16 % 2, g = own < groups ? own : first;
+        const float2 by = norm_of(from + g * width, width, s.i[0], s.f, lane);
+        if (groups == 1 && threadIdx.x == 0) single = by;
+        if (groups == 1 || own >= groups) continue;
+        const float *gain = s.b ? s.b + (int64_t)g * width % s.gain_n : NULL,
+                    *bias = s.c ? s.c + (int64_t)g * width % s.bias_n : NULL;
+        for (int i = lane; i < width; i += 16) {
+            float v = (from[g * width + i] - by.x) * by.y;
+            if (gain) v = v * gain[i];
+            if (bias) v = v + bias[i];
+            to[g * width + i] = v;
+            if (y) y[at.row * at.dim + g * width + i] = v;
+        }
+    }
+    __syncthreads();
+    if (groups > 1) return;
+#pragma unroll 4
+    for (int i = (int)threadIdx.x; i < width; i += (int)blockDim.x) {
+        float v = (from[i] - single.x) * single.y;
+        if (s.b) v = v * s.b[i];
+        if (s.c) v = v + s.c[i];
+        to[i] = v;
+        if (y) y[at.row * at.dim + i] = v;
     }
 }
 
@@ -81,46 +204,74 @@ __device__ __forceinline__ float quant_encode_block(quant_lane &q, int n, int bl
     return !finite ? NAN : tiny ? 0 : most / 127;
 }
 
-extern "C" __global__ void __launch_bounds__(QUANT_THREADS) cuda_quant(const quant_args a)
+/* QUANT: a warp has a block of codes. */
+__device__ __forceinline__ void run_quant(const run_step &s, const run_place &at, const float *from)
 {
-    const int lane = (int)threadIdx.x % 32;
-    const int64_t padded = act_padded(a.cols), blocks = padded / a.block,
-                  u = (int64_t)blockIdx.x * (QUANT_THREADS / 32) + threadIdx.x / 32;
-    if (u >= *a.live * blocks) return;
-    const int64_t m = u / blocks, b = u % blocks, k = b * a.block, left = a.cols - k;
-    const int n = (int)(left < 0 ? 0 : left < a.block ? left : a.block);
-    quant_lane q;
+    const int lane = (int)threadIdx.x % 32, block = s.i[0];
+    const act_part p = act_parts((uint8_t *)s.y, (row_tile){at.row, 1}, at.dim, block);
+    const int blocks = (int)((act_padded(at.column + at.n) - at.column) / block);
+    __syncthreads();
+    for (int u = (int)threadIdx.x / 32; u < blocks; u += (int)blockDim.x / 32) {
+        const int k = u * block, left = at.n - k, n = left < 0 ? 0 : left < block ? left : block;
+        const int64_t b = at.column / block + u;
+        quant_lane q;
 #pragma unroll
-    for (int i = 0; i < 2; i++) q.x[i] = lane + 32 * i < n ? a.x[m * a.cols + k + lane + 32 * i] : 0;
-    float scale = quant_encode_block(q, n, a.block, lane);
-    if (a.residual) {
+        for (int i = 0; i < 2; i++) q.x[i] = lane + 32 * i < n ? from[k + lane + 32 * i] : 0;
+        float scale = quant_encode_block(q, n, block, lane);
+        if (s.i[1]) {
 #pragma unroll
-        for (int i = 0; i < 2; i++) q.x[i] = fmaf(-scale, (float)q.code[i], q.x[i]);
-        scale = quant_encode_block(q, n, a.block, lane);
+            for (int i = 0; i < 2; i++) q.x[i] = fmaf(-scale, (float)q.code[i], q.x[i]);
+            scale = quant_encode_block(q, n, block, lane);
+        }
+        /* Sums of 16 codes: lanes 0 … 15 and 16 … 31 of each half. */
+        int sum[2] = {q.code[0], q.code[1]};
+#pragma unroll
+        for (int half = 8; half; half /= 2)
+#pragma unroll
+            for (int i = 0; i < 2; i++) sum[i] += __shfl_xor_sync(~0u, sum[i], half);
+        const int s0 = __shfl_sync(~0u, sum[0], 0), s1 = __shfl_sync(~0u, sum[0], 16),
+                  s2 = __shfl_sync(~0u, sum[1], 0), s3 = __shfl_sync(~0u, sum[1], 16), all = s0 + s1 + s2 + s3;
+        p.code[b * block + lane] = (int8_t)q.code[0];
+        if (block == 64) p.code[b * block + 32 + lane] = (int8_t)q.code[1];
+        if (lane) continue;
+        p.scale[b] = scale;
+        p.scaled_sum[b] = scale * (float)all;
+        p.neg_sum[b] = -all;
+        if (!p.neg_subsums) continue;
+        int16_t *to = p.neg_subsums + b * ACT_SUBSUMS;
+        to[0] = (int16_t) - (s0 + s1);
+        to[1] = (int16_t) - (s2 + s3);
+        to[2] = (int16_t)-s0;
+        to[3] = (int16_t)-s1;
+        to[4] = (int16_t)-s2;
+        to[5] = (int16_t)-s3;
     }
-    /* Sums of 16 codes: lanes 0 … 15 and 16 … 31 of each half. */
-    int sum[2] = {q.code[0], q.code[1]};
-#pragma unroll
-    for (int half = 8; half; half /= 2)
-#pragma unroll
-        for (int i = 0; i < 2; i++) sum[i] += __shfl_xor_sync(~0u, sum[i], half);
-    const act_part p = act_parts(a.to, (row_tile){m, 1}, a.cols, a.block);
-    const int s0 = __shfl_sync(~0u, sum[0], 0), s1 = __shfl_sync(~0u, sum[0], 16), s2 = __shfl_sync(~0u, sum[1], 0),
-              s3 = __shfl_sync(~0u, sum[1], 16), all = s0 + s1 + s2 + s3;
-    p.code[b * a.block + lane] = (int8_t)q.code[0];
-    if (a.block == 64) p.code[b * a.block + 32 + lane] = (int8_t)q.code[1];
-    if (lane) return;
-    p.scale[b] = scale;
-    p.scaled_sum[b] = scale * (float)all;
-    p.neg_sum[b] = -all;
-    if (!p.neg_subsums) return;
-    int16_t *to = p.neg_subsums + b * ACT_SUBSUMS;
-    to[0] = (int16_t) - (s0 + s1);
-    to[1] = (int16_t) - (s2 + s3);
-    to[2] = (int16_t)-s0;
-    to[3] = (int16_t)-s1;
-    to[4] = (int16_t)-s2;
-    to[5] = (int16_t)-s3;
+    __syncthreads();
+}
+
+extern "C" __global__ void __launch_bounds__(RUN_THREADS) cuda_rows(const __grid_constant__ run_args a)
+{
+    extern __shared__ float run_slots[];
+    run_place at = {blockIdx.x, (int64_t)blockIdx.y * a.padded, a.dim, a.padded};
+    if (at.row >= *a.live) return;
+    if (a.dim - at.column < at.n) at.n = (int)(a.dim - at.column);
+    for (int i = 0; i < a.n; i++) {
+        const run_step &s = a.steps[i];
+        const float *from = run_slots + s.from * a.padded, *second = run_slots + s.second * a.padded;
+        float *to = run_slots + s.to * a.padded;
+        switch (s.kind) {
+        case OP_NORM: run_norm(s, at, from, to); break;
+        case OP_QUANT: run_quant(s, at, from); break;
+        case OP_ADD: run_each<OP_ADD, 4>(s, at, from, second, to); break;
+        case OP_MUL: run_each<OP_MUL, 4>(s, at, from, second, to); break;
+        case OP_SCALE: run_each<OP_SCALE, 1>(s, at, from, second, to); break;
+        case OP_ACT: run_each<OP_ACT, 1>(s, at, from, second, to); break;
+        case OP_SOFTCAP: run_each<OP_SOFTCAP, 1>(s, at, from, second, to); break;
+        case OP_CLAMP: run_each<OP_CLAMP, 1>(s, at, from, second, to); break;
+        case OP_SCATTER: run_scatter(s, at, to); break;
+        default: run_bring(s, at, a.st, to);
+        }
+    }
 }
 
 /* The best logit of a row, by a block; core/best_logit.h: of equals the first, and {0, NaN} where one is NaN. */

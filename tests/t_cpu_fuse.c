@@ -241,7 +241,7 @@ static void every_width_is_one(void **unused)
     (void)unused;
     const cpu_table *best = cpu_kernels(cpu_features(), false);
     backend alone = cpu_backend;
-    alone.n_fuse = 0;
+    alone.fuse = NULL;
     for (int ffn = 64; ffn <= 1024; ffn += 64) {
         model_shape m = {.layers = 2,
                          .dim = 192,

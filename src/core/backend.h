@@ -60,6 +60,15 @@ typedef struct fuse_row {
     const char *name;
     uint8_t n, kind[5];
 } fuse_row;
+typedef struct fuse_table {
+    const fuse_row *rows; /* [n] */
+    int n;
+    bool (*fits)(const program *p, const op *o); /* whether kernels of fused runs take the shapes of this op */
+    /* Instead of rows: how many ops from op i on are done at once, at least one, before activations are placed; all
+     * results that others read are written. Then none of them overlaps what one of these ops reads, but for ops in
+     * place. */
+    uint32_t (*together)(const segment *s, uint32_t i);
+} fuse_table;
 
 typedef struct weight_options {
     int number;      /* of the notation, "cpu:2", for the backend to read; -1: none was given */
@@ -96,10 +105,8 @@ typedef struct row_ways {
 /* All that a device does, an entry each, in the order of calls. */
 struct backend {
     const char *name;
-    int chunk, sequences; /* rows of a prompt and sequences in a step that suit it */
-    const fuse_row *fuse; /* [n_fuse] */
-    int n_fuse;
-    bool (*fits)(const program *p, const op *o); /* whether kernels of fused runs take the shapes of this op */
+    int chunk, sequences;   /* rows of a prompt and sequences in a step that suit it */
+    const fuse_table *fuse; /* NULL: op by op */
 
     /* Describes device `i`; false: there is no such. Opens nothing. */
     bool (*probe)(int i, device_info *out);

@@ -30,12 +30,12 @@ static bool read_within(const segment *s, uint32_t i, uint32_t last)
 static bool fits_run(const segment *s, const int *max_rows, int row, uint32_t at)
 {
     const program *p = s->p;
-    const fuse_row *f = &s->be->fuse[row];
+    const fuse_row *f = &s->be->fuse->rows[row];
     const uint32_t last = at + f->n - 1;
     bool good = last < p->n_op;
     for (uint32_t i = at; good && i <= last; i++) {
         const op *o = &p->ops[i];
-        good = o->kind == f->kind[i - at] && s->be->fits(p, o) && (i == last || read_within(s, i, last));
+        good = o->kind == f->kind[i - at] && s->be->fuse->fits(p, o) && (i == last || read_within(s, i, last));
         for (int k = 0; max_rows && good && k < 4; k++) {
             bool inside = false;
             for (uint32_t j = at; j < i; j++) inside = inside || p->ops[j].out == o->in[k];
@@ -47,14 +47,15 @@ static bool fits_run(const segment *s, const int *max_rows, int row, uint32_t at
 
 int fuse_find(const segment *s, const int max_rows[AXIS_COUNT], uint32_t at)
 {
-    for (int row = 0; row < s->be->n_fuse; row++)
+    for (int row = 0; s->be->fuse && row < s->be->fuse->n; row++)
         if (fits_run(s, max_rows, row, at)) return row;
     return -1;
 }
 
 uint32_t fuse_length(const segment *s, uint32_t at)
 {
-    for (int row = 0; row < s->be->n_fuse; row++)
-        if (fits_run(s, NULL, row, at)) return s->be->fuse[row].n;
+    if (s->be->fuse && s->be->fuse->together) return s->be->fuse->together(s, at);
+    for (int row = 0; s->be->fuse && row < s->be->fuse->n; row++)
+        if (fits_run(s, NULL, row, at)) return s->be->fuse->rows[row].n;
     return 1;
 }

@@ -69,9 +69,11 @@ static bool reuse_operand(placer *s, uint32_t i, uint64_t bytes)
     return false;
 }
 
-/* An offset for the result of the ops first … last that does not overlap what they read, so that a device can fuse
- * them; if the arena would grow by that, any offset. The inputs stay reserved until op `last` is placed. */
-static uint64_t fit_apart(placer *s, const int max_rows[AXIS_COUNT], uint32_t first, uint32_t last, uint64_t bytes)
+/* An offset for the result of the ops first … last that does not overlap what they read, so that a device can do them
+ * at once; unless `must`, if the arena would grow by that, any offset. The inputs stay reserved until op `last` is
+ * placed. */
+static uint64_t fit_apart(placer *s, const int max_rows[AXIS_COUNT], uint32_t first, uint32_t last, uint64_t bytes,
+                          bool must)
 {
     const program *p = s->p;
     uint64_t plain = first_fit(s, bytes), most = plain + bytes > s->top ? plain + bytes : s->top, taken;
@@ -83,7 +85,7 @@ static uint64_t fit_apart(placer *s, const int max_rows[AXIS_COUNT], uint32_t fi
             if (!inside && buffer_bytes(p, in, max_rows, &taken)) insert(s, (block){p->tensors[in].off, taken, last});
         }
     uint64_t apart = first_fit(s, bytes);
-    return apart + bytes <= most ? apart : plain;
+    return must || apart + bytes <= most ? apart : plain;
 }
 
 static void find_last(placer *s, const segment *g)
@@ -135,8 +137,9 @@ int arena_layout(segment *g, const int max_rows[AXIS_COUNT], err *e)
         if (out) {
             if (!buffer_bytes(p, out, max_rows, &bytes)) goto too_large;
             if (!reuse_operand(&s, i, bytes)) {
-                bool joined = first < i && i + 1 == next;
-                p->tensors[out].off = joined ? fit_apart(&s, max_rows, first, i, bytes) : first_fit(&s, bytes);
+                bool joined = first < i && (i + 1 == next || g->be->fuse->together);
+                p->tensors[out].off = joined ? fit_apart(&s, max_rows, first, i, bytes, g->be->fuse->together)
+                                             : first_fit(&s, bytes);
                 insert(&s, (block){p->tensors[out].off, bytes, s.last[out]});
             }
         }
