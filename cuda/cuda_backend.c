@@ -38,21 +38,11 @@ static int load_kernels(cuda_weights *w, err *e)
     return rc ? rc : cuda_fast_load(w, e);
 }
 
-/* Its capability, "sm_90". Returns the driver's code. */
-static int find_kind(const cuda_driver *cu, int device, char kind[16])
-{
-    int major = 0, minor = 0;
-    int code = cu->cuDeviceGetAttribute(&major, CU_MAJOR, device);
-    if (!code) code = cu->cuDeviceGetAttribute(&minor, CU_MINOR, device);
-    snprintf(kind, 16, "sm_%d%d", major, minor);
-    return code;
-}
-
 static bool cuda_probe(int i, device_info *out)
 {
     const char *why;
     const cuda_driver *cu = cuda_driver_open(&why);
-    int count = 0, device, version = 0;
+    int count = 0, device, version = 0, capability = 0;
     size_t available = 0, total = 0;
     cu_context context = NULL;
     *out = (device_info){.name = "NVIDIA GPU", .why = why};
@@ -60,11 +50,13 @@ static bool cuda_probe(int i, device_info *out)
     if (cu->cuDeviceGetCount(&count) || count == 0) out->why = "the NVIDIA driver has no device";
     if (i >= count) return i == 0;
     if (cu->cuDeviceGet(&device, i) || cu->cuDeviceGetName(out->name, sizeof out->name, device) ||
-        find_kind(cu, device, out->kind) || cu->cuDriverGetVersion(&version) ||
+        cuda_find_capability(cu, device, &capability) || cu->cuDriverGetVersion(&version) ||
         cu->cuDevicePrimaryCtxRetain(&context, device) || cu->cuCtxSetCurrent(context) ||
         cu->cuMemGetInfo_v2(&available, &total))
         out->why = "the device does not answer";
+    else if (!cuda_has_image(capability)) out->why = "this build has no kernels for its kind";
     if (context) cu->cuDevicePrimaryCtxRelease_v2(device);
+    snprintf(out->kind, sizeof out->kind, "sm_%d", capability);
     snprintf(out->driver, sizeof out->driver, "%d.%d", version / 1000, version % 1000 / 10);
     out->software = !strncmp(out->name, "Software GPU", 12);
     out->free_bytes = available;

@@ -10,20 +10,20 @@ cuda_device *cuda_device_of(dev *of)
     return d;
 }
 
-static int find_capability(cuda_queue *q, err *e)
+int cuda_find_capability(const cuda_driver *cu, int device, int *capability)
 {
     int major = 0, minor = 0;
-    int rc = cuda_done(q, q->cu->cuDeviceGetAttribute(&major, CU_MAJOR, q->device), "asking for its kind", e);
-    if (!rc) rc = cuda_done(q, q->cu->cuDeviceGetAttribute(&minor, CU_MINOR, q->device), "asking for its kind", e);
-    q->capability = 10 * major + minor;
-    return rc;
+    int code = cu->cuDeviceGetAttribute(&major, CU_MAJOR, device);
+    if (!code) code = cu->cuDeviceGetAttribute(&minor, CU_MINOR, device);
+    *capability = 10 * major + minor;
+    return code;
 }
 
 int cuda_queue_open(cuda_queue *q, const cuda_driver *cu, int ordinal, err *e)
 {
     *q = (cuda_queue){.cu = cu};
     int rc = cuda_done(q, cu->cuDeviceGet(&q->device, ordinal), "opening it", e);
-    if (!rc) rc = find_capability(q, e);
+    if (!rc) rc = cuda_done(q, cuda_find_capability(cu, q->device, &q->capability), "asking for its kind", e);
     if (!rc) rc = cuda_done(q, cu->cuDevicePrimaryCtxRetain(&q->context, q->device), "opening it", e);
     if (!rc) rc = cuda_done(q, cu->cuCtxSetCurrent(q->context), "opening it", e);
     if (!rc) rc = cuda_done(q, cu->cuStreamCreate(&q->stream, CU_STREAM_APART), "opening a stream", e);

@@ -22,6 +22,12 @@ static const embedded_file *find_image(const char *name, int capability, int *mo
     return best;
 }
 
+bool cuda_has_image(int capability)
+{
+    int most = INT32_MAX;
+    return find_image("definitions", capability, &most) != NULL;
+}
+
 int cuda_load_image(cuda_queue *q, const char *name, cu_module *to, err *e)
 {
     int code = CU_NO_BINARY, most = INT32_MAX;

@@ -120,6 +120,8 @@ static inline const int32_t *cuda_live(const cuda_segment *s, int axis)
 cuda_device *cuda_device_of(dev *d);
 static inline const cuda_device *cuda_device_at(const dev *d) { return (const cuda_device *)(const void *)d; }
 
+/* 80 for 8.0. Returns a code of the driver's. */
+int cuda_find_capability(const cuda_driver *cu, int device, int *capability);
 /* A stream in the context of the driver's device `ordinal`. Devices over one set of weights share the context, and each
  * has a stream: kernels of several devices may run at once. After an error too: cuda_queue_close. */
 int cuda_queue_open(cuda_queue *q, const cuda_driver *cu, int ordinal, err *e);
@@ -140,6 +142,7 @@ int cuda_wait(cuda_queue *q, err *e);
 static inline uint64_t cuda_aligned(uint64_t n) { return (n + 255) / 256 * 256; }
 /* Kernels of the image "definitions" or "fast" that suit the device best (cuda_image.c). */
 int cuda_load_image(cuda_queue *q, const char *name, cu_module *to, err *e);
+bool cuda_has_image(int capability); /* whether kernels run on such a device */
 int cuda_find(cuda_queue *q, cu_module image, const char *name, cu_function *to, err *e); /* a kernel of an image */
 /* Starts a kernel of `threads` threads at least, in blocks of `block`. */
 int cuda_launch(cuda_queue *q, cu_function f, int64_t threads, int block, void **parameters, err *e);

@@ -1,7 +1,7 @@
 /* t_cuda_calls.c - the executable where a CUDA driver is missing, broken or full, and where one of its calls fails: one
  * line that says why, exit status 1 or 2, and never another text. */
 #include "command.h"
-#include "gpu_path.h"
+#include "cuda_rig.h"
 
 #include <sys/stat.h>
 
@@ -31,11 +31,19 @@ static void refused(const char *folder, const char *settings, const char *device
     buf_free(&errors);
 }
 
+/* "auto" passes over devices that cannot be used. */
+static void runs_on_the_cpu(const char *folder, const char *settings)
+{
+    buf errors = {0};
+    int lines, rc = run(folder, settings, "auto", &errors, &lines);
+    if (rc || lines) fail_msg("%s auto: exit status %d, %s", settings, rc, buf_cstr(&errors));
+    buf_free(&errors);
+}
+
 static void says_what_is_missing(void **unused)
 {
     (void)unused;
     buf errors = {0};
-    int lines;
     assert_int_equal(command_shell(work,
                                    "mkdir -p none half && echo nothing > none/libcuda.so.1 && "
                                    "cc -shared -o half/libcuda.so.1 -x c /dev/null",
@@ -48,8 +56,34 @@ static void says_what_is_missing(void **unused)
     refused(half, "", "cuda:0", "libcuda.so.1 has no cuInit");
     refused(gpu, "", "cuda:4", "the NVIDIA driver has 4 devices");
     refused(gpu, "SOFT_GPU_DEVICES=0", "cuda:0", "NVIDIA driver");
+    refused(gpu, "SOFT_GPU_VERSION=12080", "cuda:0", "the NVIDIA driver knows CUDA 12.8; 13.0 or later is needed");
+    refused(gpu, "SOFT_GPU_CAPABILITY=7.5", "cuda:0", "no kernels for CUDA devices of capability 7.5");
     refused(gpu, "SOFT_GPU_MEMORY=16", "cuda:0", "of which 0 are free");
-    assert_int_equal(run(none, "", "auto", &errors, &lines), 0);
+    runs_on_the_cpu(none, "");
+    runs_on_the_cpu(half, "");
+    runs_on_the_cpu(gpu, "SOFT_GPU_DEVICES=0");
+    runs_on_the_cpu(gpu, "SOFT_GPU_VERSION=12080");
+    runs_on_the_cpu(gpu, "SOFT_GPU_CAPABILITY=7.5");
+    runs_on_the_cpu(gpu, "SOFT_GPU_FAIL=cuInit:1");
+    buf_free(&errors);
+}
+
+/* Each allocation on the device, and each of host memory, is refused once: the line says that memory is out. */
+static void memory_runs_out(void **unused)
+{
+    (void)unused;
+    static const char *const calls[] = {"cuMemAlloc", "cuMemHostAlloc"};
+    buf errors = {0};
+    for (int c = 0; c < 2; c++)
+        for (int k = 1, rc = 1; rc; k++) {
+            char settings[64];
+            int lines;
+            snprintf(settings, sizeof settings, "SOFT_GPU_FAIL=%s:%d", calls[c], k);
+            rc = run(gpu, settings, "cuda:0", &errors, &lines);
+            if (rc != (lines == 1) || (rc && !strstr(buf_cstr(&errors), "memory")))
+                fail_msg("%s: exit status %d, %s", settings, rc, buf_cstr(&errors));
+            assert_true(rc || k > 3);
+        }
     buf_free(&errors);
 }
 
@@ -82,17 +116,13 @@ static void one_call_fails(void **unused)
 
 int main(void)
 {
-#ifdef HAVE_CUDA
+    if (!cuda_rig_open()) return 0;
     char folder[1024];
     gpu_folder(folder);
-    if (!realpath(folder, gpu)) return fprintf(stderr, "there is no %s\n", folder), 1;
+    assert_non_null(realpath(folder, gpu));
     snprintf(work, sizeof work, "%s", temp_path("calls"));
     if (mkdir(work, 0700)) return perror(work), 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(says_what_is_missing), cmocka_unit_test(one_call_fails)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(says_what_is_missing), cmocka_unit_test(memory_runs_out),
+                                       cmocka_unit_test(one_call_fails)};
     return cmocka_run_group_tests(tests, NULL, NULL);
-#else
-    (void)says_what_is_missing, (void)one_call_fails;
-    skip_msg("this build has no CUDA backend");
-    return 0;
-#endif
 }

@@ -1,62 +1,54 @@
-/* t_cuda_models.c - models on the CUDA backend, whose devices are programs here (tests/gpu): the bits of the CPU, for
- * every kind of op, every type of cache, several types of packed weights, alone and together with other devices. */
-#include "gpu_path.h"
+/* t_cuda_models.c - every model of tests/vectors on the CUDA backend, whose devices are programs here (tests/gpu): the
+ * bits of the CPU, over every type of cache and packed weights. t_cuda_lists.c has other lists of devices.
+ *
+ * DEVICES=NAME: that model alone. Two processes share the models. */
+#include "cuda_rig.h"
 #include "ways_rig.h"
 
-#include <dlfcn.h>
-#include <stdio.h>
+#include <sys/wait.h>
 
-/* One model, computed in one way on software GPUs. */
-typedef struct row {
-    const char *model, *kv, *weights; /* weights: NULL: as stored */
-    way how;
-} row;
+enum { SHARES = 2 };
 
-static const row rows[] = {
-    {"llama", "i16", "q4_b64", {"cuda:0", 1, 7}},
-    {"llama", "f32", NULL, {"cuda:0;cpu", 4, 128}},
-    {"llama", "q8", "q8_0", {"cpu;cuda:1", 2, 1}},
-    {"llama", "f16", "q4_k", {"cuda:0&cpu", 1, 7}},
-    {"llama", "q4", "q4_t", {"cuda:0;cuda:1", 2, 7}},
-    {"llama", "i16", "q3h_b64", {"cuda:0&cuda:1", 2, 128}},
-    {"mixtral", "i16", "q6_k", {"cuda:0", 2, 7}},
-    {"deepseek2-lite", "f16", NULL, {"cuda:0", 1, 7}},
-    {"bloom", "i16", "q5_b64", {"cuda:0", 1, 7}},
-    {"gpt-oss", "q8", "iq4_nl", {"cuda:0", 1, 7}},
-    {"gemma2", "f32", NULL, {"cuda:0", 1, 7}},
-    {"lfm2", "f16", NULL, {"cuda:0", 2, 7}},
-    {"t5", "f32", NULL, {"cuda:0", 1, 7}},
-    {"../encoders/albert", "f32", "q8_b64", {"cuda:0", 1, 128}},
-};
+static const char *const kinds[] = {"f32", "f16", "i16", "q8", "q4"};
+static const char *const types[] = {NULL,   "q8_b64", NULL, "q4_b64", "q8_0", NULL,
+                                    "q4_t", "q4_k",   NULL, "q3h_t",  "q6_k"};
+enum { KINDS = sizeof kinds / sizeof *kinds, TYPES = sizeof types / sizeof *types };
 
-static void devices_of_software(void **unused)
+static int share; /* that this process takes */
+
+static int compare_folder(const char *folder, const char *name, int turn)
+{
+    static const int chunks[] = {7, 2048, 16, 7, 1};
+    const char *only = getenv("DEVICES");
+    if (turn % SHARES != share || (only && strcmp(only, name))) return 0;
+    const inputs x = inputs_read(folder);
+    turn /= SHARES;
+    const way how = {"cuda:0", 1 + turn / 3 % 2, chunks[turn / 2 % 5]};
+    return compare(folder, &x, kinds[turn % KINDS], types[turn % TYPES], &how, 1);
+}
+
+static void decoders(void **unused)
 {
     (void)unused;
-    char folder[128];
-    int wrong = 0;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        snprintf(folder, sizeof folder, "%s/%s", vectors, rows[i].model);
-        const inputs x = inputs_read(folder);
-        const int before = compared;
-        wrong += compare(folder, &x, rows[i].kv, rows[i].weights, &rows[i].how, 1);
-        if (compared != before + 1) fail_msg("%s was not computed on %s", folder, rows[i].how.devices);
-    }
-    assert_int_equal(wrong, 0);
+    check_models(vectors, compare_folder);
+    assert_true(compared > 50 || getenv("DEVICES"));
+}
+
+static void encoders(void **unused)
+{
+    (void)unused;
+    check_models("tests/vectors/encoders", compare_folder);
 }
 
 int main(void)
 {
-#ifdef HAVE_CUDA
-    /* The backend opens the library by its name, and is given the one that is there. */
-    char folder[1024], path[1100];
-    gpu_folder(folder);
-    snprintf(path, sizeof path, "%s/libcuda.so.1", folder);
-    if (!dlopen(path, RTLD_NOW)) return fprintf(stderr, "%s\n", dlerror()), 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(devices_of_software)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-#else
-    (void)devices_of_software;
-    skip_msg("this build has no CUDA backend");
-    return 0;
-#endif
+    const struct CMUnitTest tests[] = {cmocka_unit_test(decoders), cmocka_unit_test(encoders)};
+    int other = 0;
+    if (!cuda_rig_open()) return 0;
+    const pid_t child = fork();
+    if (child < 0) return perror("fork"), 1;
+    share = child == 0;
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    if (child && waitpid(child, &other, 0) != child) return 1;
+    return failed || other;
 }

@@ -9,6 +9,13 @@
 #include "sites.h"
 #include "transcript_rig.h"
 
+#ifdef HAVE_CUDA
+#include "cuda/cuda_backend.h"
+#define WAYS_CUDA &cuda_backend
+#else
+#define WAYS_CUDA NULL
+#endif
+
 enum { NEW_TOKENS = 9 };
 
 typedef struct way {
@@ -61,7 +68,7 @@ static inline bool transcribe(const char *folder, const inputs *x, const char *k
     const fake_options fake = {.delay = 60, .seed = 3};
     const backend_use more[] = {{&fake_backend, &fake}, {0}};
     const cpu_options one = {.threads = 1};
-    const backend_use there[] = {{&cpu_backend, &one}, {&fake_backend, &fake}, {0}};
+    const backend_use there[] = {{&cpu_backend, &one}, {&fake_backend, &fake}, {WAYS_CUDA}, {0}};
     sites nodes;
     const plan_remote remote = sites_of(&nodes, there);
     const engine_options o = {.model = folder,

@@ -3,6 +3,7 @@
  *   SOFT_GPU_DEVICES=4            how many devices
  *   SOFT_GPU_MEMORY=1024          MiB of each
  *   SOFT_GPU_CAPABILITY=8.0       compute capability
+ *   SOFT_GPU_VERSION=13000        CUDA that the driver knows: 12.8 is 12080
  *   SOFT_GPU_SEED=1               of the order of streams, blocks and warps
  *   SOFT_GPU_PATIENCE=1073741824  a launch fails of which no block has ended for so many instructions of warps
  *   SOFT_GPU_RACES=0              does not look for races: twice as fast
@@ -21,7 +22,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-drv_settings drv_set = {.devices = 4,
+drv_settings drv_set = {.version = 13000,
+                        .devices = 4,
                         .major = 8,
                         .minor = 0,
                         .multiprocessors = 4,
@@ -68,6 +70,7 @@ static void read_settings(void)
     drv_set.devices = (int)setting("SOFT_GPU_DEVICES", (uint64_t)drv_set.devices);
     if (drv_set.devices > GPU_DEVICES) drv_set.devices = GPU_DEVICES;
     drv_set.memory = (size_t)setting("SOFT_GPU_MEMORY", drv_set.memory >> 20) << 20;
+    drv_set.version = (int)setting("SOFT_GPU_VERSION", (uint64_t)drv_set.version);
     drv_set.seed = setting("SOFT_GPU_SEED", drv_set.seed);
     drv_set.patience = setting("SOFT_GPU_PATIENCE", drv_set.patience);
     const char *capability = getenv("SOFT_GPU_CAPABILITY"), *fail = getenv("SOFT_GPU_FAIL");

@@ -30,7 +30,7 @@ CUresult cuInit(unsigned int flags)
 CUresult cuDriverGetVersion(int *version)
 {
     CUresult r = drv_enter("cuDriverGetVersion", 0);
-    if (!r) *version = 13000;
+    if (!r) *version = drv_set.version;
     return drv_leave(r);
 }
 

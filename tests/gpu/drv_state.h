@@ -10,7 +10,7 @@
 #include "tests/gpu/machine.h"
 
 typedef struct drv_settings {
-    int devices, major, minor, multiprocessors;
+    int version, devices, major, minor, multiprocessors;
     size_t memory; /* of a device */
     uint64_t seed, patience;
 } drv_settings;
