@@ -189,8 +189,17 @@ $(BUILD)/gpu/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(FLAGS) -fPIC -ftree-vectorize -fno-strict-aliasing $(INCLUDE) -MMD -MP -c -o $@ $<
+# A stand-in for cuBLAS there.
+$(BUILD)/gpu/gemm.ptx: tests/gpu/blas/gemm.cu
+	@mkdir -p $(@D)
+	$(call say,NVCC,$@)
+	$(Q)$(NVCC) -ptx -arch=compute_80 $(NVCC_FLAGS) -o $@ $<
+$(BUILD)/gpu/libcublas.so.13: tests/gpu/blas/standin.c $(BUILD)/gpu/gemm.ptx $(BUILD)/gpu/libcuda.so.1
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(FLAGS) $(INCLUDE) -fPIC -shared -DSTANDIN_PTX='"$(BUILD)/gpu/gemm.ptx"' -o $@ $< $(LINK) \
+	  -L$(BUILD)/gpu -l:libcuda.so.1
 GPU_TESTS = $(filter $(BUILD)/tests/t_gpu_% $(BUILD)/tests/t_cuda_%,$(TESTS))
-$(GPU_TESTS): $(BUILD)/gpu/libcuda.so.1
+$(GPU_TESTS): $(BUILD)/gpu/libcuda.so.1 $(if $(filter-out 0,$(CUDA)),$(BUILD)/gpu/libcublas.so.13)
 
 PAIRS = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/pairs/*.c))
 $(BUILD)/pairs: $(PAIRS) $(BUILD)/libinferflow.a

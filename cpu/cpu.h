@@ -92,7 +92,7 @@ typedef struct cpu_run {
 struct weight_set {
     const program *p;
     int threads;
-    bool share_all;
+    bool share_all, asked_inexact; /* asked: and no table by name */
     pool *team;
     pthread_mutex_t lock; /* of the turns: */
     pthread_cond_t changed;

@@ -98,6 +98,7 @@ static int open_weights(weight_set **out, const program *p, const bool *reads, c
     s->p = p;
     s->threads = thread_count(o, own);
     s->share_all = own->share_all;
+    s->asked_inexact = o->inexact && !own->isa;
     int rc = 0;
     s->table = own->isa ? cpu_kernels_named(own->isa) : cpu_kernels(cpu_features(), o->inexact);
     s->held = mem_zero(p->n_weight + 1, sizeof *s->held);
@@ -114,6 +115,13 @@ static int open_weights(weight_set **out, const program *p, const bool *reads, c
 }
 
 static const char *cpu_isa(const weight_set *s) { return s->table->isa; }
+
+static const char *cpu_exact_note(const weight_set *s)
+{
+    return s->asked_inexact && !s->table->inexact
+               ? "--exact off: this processor multiplies no bfloat16 (AVX-512 BF16); results stay exact"
+               : NULL;
+}
 
 static uint64_t cpu_budget(const weight_set *s)
 {
@@ -562,6 +570,7 @@ const backend cpu_backend = {
     .weights_close = close_weights,
     .weight_bytes = cpu_weight_bytes,
     .isa = cpu_isa,
+    .exact_note = cpu_exact_note,
     .tell = cpu_fetch_tell,
     .budget = cpu_budget,
     .open = cpu_open,

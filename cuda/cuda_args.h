@@ -19,6 +19,7 @@ enum {
     PICK_THREADS = 256,
     ROW_THREADS = 128,
     HEADS_THREADS = 128,
+    WIDE_THREADS = 256,
 };
 
 /* MATMUL, MATMUL_HEADS, MATMUL_EXP: outputs y[row][n] for rows of activations. Heads: output n takes columns from
@@ -124,3 +125,27 @@ typedef struct embed_args {
     int64_t dim;
     int32_t axis, by, offset;
 } embed_args;
+
+/* Around a product of cuBLAS. Rows row0 … row0 + rows - 1 of packed weights, as bfloat16; rows of activations: int8
+ * codes by `block`, or floats (block 0), as bfloat16, or as float16 (`half`) times a power of two whose inverse is
+ * scale[row]; results y[rows][n]. */
+typedef struct wide_weights {
+    const uint8_t *w;
+    uint16_t *to;
+    uint64_t stride;
+    int64_t cols, row0, rows;
+    int32_t type;
+} wide_weights;
+typedef struct wide_rows {
+    const void *x;
+    uint16_t *to;
+    float *scale;
+    int64_t cols;
+    int32_t block;
+    bool half;
+} wide_rows;
+typedef struct wide_end {
+    float *y;
+    const float *scale, *bias;
+    int64_t rows, n;
+} wide_end;

@@ -109,6 +109,7 @@ static int open_weights(weight_set **out, const program *p, const bool *reads, c
     if (!rc) rc = cuda_queue_open(&w->q, cu, ordinal, e);
     snprintf(w->isa, sizeof w->isa, "sm_%d", w->q.capability);
     if (!rc) rc = load_kernels(w, e);
+    if (!rc) rc = cuda_wide_find(w, o, e);
     if (rc) close_weights((weight_set *)(void *)w);
     else *out = (weight_set *)(void *)w;
     return rc;
@@ -124,6 +125,8 @@ static int read_weights(weight_set *of, err *e)
 static uint64_t weight_bytes(const weight_set *w) { return weights_at(w)->q.held; }
 
 static const char *cuda_isa(const weight_set *w) { return weights_at(w)->isa; }
+
+static const char *cuda_exact_note(const weight_set *w) { return *weights_at(w)->note ? weights_at(w)->note : NULL; }
 
 /* Workers that have scratch space. */
 static int scratch_workers(const program *p)
@@ -147,8 +150,7 @@ static uint64_t cuda_budget(const weight_set *of)
 
 static uint64_t cuda_overhead(const weight_set *w, const program *p, int segments)
 {
-    (void)w;
-    return scratch_bytes(p) + (uint64_t)segments * STEP_BYTES;
+    return scratch_bytes(p) + cuda_wide_bytes(weights_at(w), p) + (uint64_t)segments * STEP_BYTES;
 }
 
 /* ---- pages, slots */
@@ -182,6 +184,7 @@ static void cuda_close(dev *of)
     if (!of) return;
     cuda_device *d = cuda_device_of(of);
     if (d->q.stream && !d->q.bad) d->q.cu->cuStreamSynchronize(d->q.stream);
+    cuda_wide_close(d);
     for (uint32_t i = 0; d->ropes && i < d->p->n_rope * CUDA_VARIANTS; i++)
         cuda_give(&d->q, &d->ropes[i].at, d->ropes[i].bytes);
     cu_address *const taken[] = {&d->scratch, &d->program, &d->rope_variants, &d->slot_memory, &d->constants};
@@ -216,6 +219,7 @@ static int cuda_open(dev **out, weight_set *of, const program *p, const int max_
     if (!rc) rc = cuda_take(&d->q, scratch_bytes(p), "scratch space", &d->scratch, e);
     for (int g = 0; g < GROUP_MAX && !rc; g++) rc = open_pages(d, g, e);
     if (!rc) rc = open_slots(d, e);
+    if (!rc) rc = cuda_wide_open(d, e);
     if (rc) cuda_close((dev *)(void *)d);
     else *out = (dev *)(void *)d;
     return rc;
@@ -361,6 +365,7 @@ static int cuda_start(dev *of, const segment *s, uint32_t stretch, const step *s
     cuda_device *d = cuda_device_of(of);
     cuda_segment *c = s->compiled;
     const uint32_t begin = stretch_begin(s, stretch);
+    cuda_wide_prepare(d, st);
     int rc = stretch ? show_taps(d, c, st, s->p->ops[begin - 1].out, e) : cuda_step_send(d, c, st, e);
     if (rc || begin == s->ends[stretch]) return rc;
     return st->n_tap ? show_stretch(d, c, stretch, st, e) : cuda_graph_start(d, c, stretch, st, start_stretch, e);
@@ -383,6 +388,7 @@ const backend cuda_backend = {
     .weights_close = close_weights,
     .weight_bytes = weight_bytes,
     .isa = cuda_isa,
+    .exact_note = cuda_exact_note,
     .budget = cuda_budget,
     .overhead = cuda_overhead,
     .open = cuda_open,

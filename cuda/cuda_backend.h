@@ -3,4 +3,9 @@
 #pragma once
 #include "core/backend.h"
 
+/* weight_options.own */
+typedef struct cuda_options {
+    const char *cublas; /* the library of --exact off; NULL: as cuda/blas.h looks for it */
+} cuda_options;
+
 extern const backend cuda_backend;

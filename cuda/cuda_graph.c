@@ -65,6 +65,7 @@ static int capture(cuda_device *d, cuda_graph *g, cuda_launches *launch, cuda_se
 
 int cuda_graph_start(cuda_device *d, cuda_segment *s, uint32_t stretch, const step *st, cuda_launches *launch, err *e)
 {
+    if (d->wide.due) return launch(d, s, stretch, st, e);
     const step most = rounded(st);
     cuda_graph *g = entry_of(d, s, stretch, &most);
     if (!g->exec && g->uses < 2) return launch(d, s, stretch, &most, e);

@@ -92,7 +92,8 @@ int cuda_product_start(cuda_device *d, const cuda_segment *s, const step *st, co
                        err *e)
 {
     const bool packed = d->p->tensors[d->p->ops[*ops].in[0]].block;
-    int rc = OK;
+    int rc = cuda_wide_start(d, s, st, ops, n, done, e);
+    if (rc || *done) return rc;
     *done = true;
     for (int i = 0; i < n && !packed; i++) *done = *done && float_type_of(d, &d->p->ops[ops[i]]) < CUDA_FLOATS;
     for (int i = 0; i < n && *done && !rc; i++)

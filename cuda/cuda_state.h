@@ -3,6 +3,7 @@
  * them as the CPU does. */
 #pragma once
 #include "core/backend.h"
+#include "cuda/blas.h"
 #include "cuda/cuda_driver.h"
 #include "ops/run.h"
 #include "tensor/panel.h"
@@ -11,7 +12,7 @@
 
 /* Kernels besides those of ops: X(name), in definitions.cu; in fast.cu. */
 #define CUDA_MOVE_LIST(X) X(move_in) X(move_out) X(columns_in)
-#define CUDA_FAST_LIST(X) X(rows) X(heads) X(attn) X(pick) X(embed)
+#define CUDA_FAST_LIST(X) X(rows) X(heads) X(attn) X(pick) X(embed) X(wide_weights) X(wide_rows) X(wide_end)
 /* Of those of matrices there are two: for one row of activations, and for up to CUDA_FAST_ROWS. */
 enum { CUDA_FAST_ROWS = 8, CUDA_FAST_WAYS = 2, CUDA_FLOATS = 3 };
 
@@ -54,7 +55,9 @@ typedef struct cuda_weights {
     cuda_queue q; /* of weights on their way */
     const program *p;
     int ordinal;
-    char isa[16];
+    char isa[32];
+    const blas_calls *blas; /* --exact off: products of many rows; NULL: not */
+    char note[256];         /* backend.exact_note; "": nothing */
     cu_module definitions, fast;
     cuda_kernels kernels;
     bool *wanted;       /* [n_weight] */
@@ -62,8 +65,16 @@ typedef struct cuda_weights {
     cu_address weights;
 } cuda_weights;
 
+/* What products by cuBLAS take: memory in one piece, and addresses in it. */
+typedef struct cuda_wide {
+    blas_handle *handle; /* NULL: there are none */
+    cu_address memory, x, scale, strip;
+    bool due; /* the step has so many rows: no graph of rounded numbers stands for it */
+} cuda_wide;
+
 typedef struct cuda_device {
     cuda_queue q;
+    cuda_wide wide;
     const cuda_weights *w;
     const program *p;
     cache_options cache;
@@ -179,6 +190,17 @@ int cuda_product_start(cuda_device *d, const cuda_segment *s, const step *st, co
                        err *e);
 /* cuda_attn.c: ATTN, likewise. */
 int cuda_attn_start(cuda_device *d, const cuda_segment *s, const step *st, const op *o, bool *done, err *e);
+
+/* cuda_wide.c: for --exact off. cuda_wide_find: looks for cuBLAS, and writes what there is to say; an error only where
+ * its path was given. */
+int cuda_wide_find(cuda_weights *w, const weight_options *o, err *e);
+uint64_t cuda_wide_bytes(const cuda_weights *w, const program *p); /* that a device takes */
+int cuda_wide_open(cuda_device *d, err *e);
+void cuda_wide_close(cuda_device *d);
+void cuda_wide_prepare(cuda_device *d, const step *st); /* for a step: whether it has rows enough */
+/* MATMULs of many rows; *done false: they go the exact way, all of them. */
+int cuda_wide_start(cuda_device *d, const cuda_segment *s, const step *st, const uint32_t *ops, int n, bool *done,
+                    err *e);
 
 /* cuda_weight.c */
 int cuda_weights_send(cuda_weights *w, err *e);

@@ -13,3 +13,4 @@ __device__ __forceinline__ float half_float(uint16_t h) { return __half2float(__
 #include "cuda/embed.cuh"
 #include "cuda/heads.cuh"
 #include "cuda/rows.cuh"
+#include "cuda/wide.cuh"

@@ -137,9 +137,9 @@ static int split_paths(char *text, const char **to)
 static int run_node(const invocation *v, err *e)
 {
     const node_flags *o = v->options;
-    const cpu_options threads = {.threads = (int)o->threads}, *cpu = &threads;
+    const own_options own = {.cpu.threads = (int)o->threads};
     const backend_use backends[] = {
-#define X(backend, own) {&backend, own},
+#define X(backend, member) {&backend, &own.member},
         BACKEND_LIST(X)
 #undef X
             {0}};

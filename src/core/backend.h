@@ -121,8 +121,11 @@ struct backend {
     void (*weights_close)(weight_set *w);
     uint64_t (*weight_bytes)(const weight_set *w); /* memory taken or to be taken, without mapped files */
     const char *(*isa)(const weight_set *w);       /* what its kernels are made for: "avx2"; static text */
-    void (*tell)(const weight_set *w, json *to);   /* adds the choices made by measurement; NULL: none */
-    uint64_t (*budget)(const weight_set *w);       /* bytes that are free in its memory */
+    /* A line on --exact: with `inexact`, why its kernels round as the definitions all the same; without, what it would
+     * gain. NULL: there is nothing to say, as where the member is NULL. */
+    const char *(*exact_note)(const weight_set *w);
+    void (*tell)(const weight_set *w, json *to); /* adds the choices made by measurement; NULL: none */
+    uint64_t (*budget)(const weight_set *w);     /* bytes that are free in its memory */
     /* Bytes that a device of program p with so many segments takes of it besides pages, slots and activations: what
      * kernels and steps need. NULL: none. */
     uint64_t (*overhead)(const weight_set *w, const program *p, int segments);

@@ -26,7 +26,9 @@ int draft_model_open(engine *g, err *e)
                                   .threads = o->threads,
                                   .verify = o->verify,
                                   .ctx = g->info.ctx,
-                                  .max_batch = o->max_batch};
+                                  .max_batch = o->max_batch,
+                                  .cublas = o->cublas,
+                                  .guesses = true};
     engine *d;
     int rc = engine_open(&d, &small, e);
     if (rc) return err_wrap(e, "--draft %s", o->draft);

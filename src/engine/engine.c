@@ -19,9 +19,9 @@
 #include <time.h>
 
 /* The backends of this build, with their own options, and those that the caller adds. */
-static void list_backends(const engine_options *o, const cpu_options *cpu, backend_use list[BACKENDS_MAX])
+static void list_backends(const engine_options *o, const own_options *own, backend_use list[BACKENDS_MAX])
 {
-#define X(name, options) {&name, options},
+#define X(name, member) {&name, &own->member},
     const backend_use all[] = {BACKEND_LIST(X)};
 #undef X
     size_t n = sizeof all / sizeof *all;
@@ -157,9 +157,9 @@ static int place_engine(engine *g, bool first, double patience, err *e)
     const engine_options *o = &g->options;
     const program *p = g->prog;
     const batch_sizes max = sizes_of(g, g->places);
-    const cpu_options cpu = {.threads = g->info.threads, .isa = o->isa};
+    const own_options own = {.cpu = {.threads = g->info.threads, .isa = o->isa}, .cuda.cublas = o->cublas};
     backend_use backends[BACKENDS_MAX];
-    list_backends(o, &cpu, backends);
+    list_backends(o, &own, backends);
     int rc = tell_devices(g, e);
     if (!rc && !o->remote && o->key_file) rc = open_leader(g, patience, e);
     if (rc) return rc;
@@ -245,8 +245,12 @@ static int place_waiting(engine *g, err *e)
 /* Options with texts of the engine's own: a plan may have to be made again. */
 static int keep_options(engine *g, const engine_options *o, err *e)
 {
-    const char **texts[] = {&g->options.devices,  &g->options.weights, &g->options.isa,         &g->options.kv,
-                            &g->options.key_file, &g->options.draft,   &g->options.draft_accept};
+#ifndef HAVE_CUDA
+    if (o->cublas) return err_set(e, ERR_USAGE, "--cublas: this build has no CUDA backend");
+#endif
+    if (o->cublas && o->choices.exact != EXACT_OFF) return err_set(e, ERR_USAGE, "--cublas goes with --exact off");
+    const char **texts[] = {&g->options.devices,  &g->options.weights, &g->options.isa,          &g->options.kv,
+                            &g->options.key_file, &g->options.draft,   &g->options.draft_accept, &g->options.cublas};
     g->options = *o;
     g->options.choices.act_f32 = g->model->act_f32;
     int32_t *own = o->n_bans ? arena_alloc(&g->texts, (size_t)o->n_bans * sizeof *own) : NULL;
@@ -378,9 +382,9 @@ int engine_of_model(engine **out, model *m, void (*drop)(model *m), const engine
     g->prog = m->prog;
     g->drop = drop;
     g->used_room = 1;
-    const cpu_options cpu = {0};
+    const own_options own = {0};
     backend_use backends[BACKENDS_MAX];
-    list_backends(o, &cpu, backends);
+    list_backends(o, &own, backends);
     int chunk = 0, sequences = 0, rc = keep_options(g, o, e);
     if (!rc) rc = device_list_parse(&g->devices, o->devices, backends, e);
     if (!rc) plan_prefers(&g->devices, backends, &chunk, &sequences);
@@ -468,8 +472,14 @@ int engine_open_with(engine **out, model *m, const engine_options *o, err *e)
     (*out)->tok = t;
     (*out)->target = target;
     rc = draft_open(&(*out)->guesses, *out, e);
-    if (rc) engine_close(*out), *out = NULL;
-    return rc;
+    if (rc) {
+        engine_close(*out);
+        *out = NULL;
+        return rc;
+    }
+    const char *note = o->guesses ? NULL : plan_exact_note((*out)->plan);
+    if (note) log_line(LOG_INFO, "%s", note);
+    return OK;
 }
 
 int engine_open(engine **out, const engine_options *o, err *e)

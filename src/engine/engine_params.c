@@ -39,6 +39,9 @@ const param engine_param_rows[] = {
     ROW(isa, PARAM_WORD, .rare = true, .keeps_bits = true, .words = "c|avx2|avxvnni|avx512|avx512bf16|neon|dotprod",
         .doc = "instruction set of the kernels (default: the best here); only avx512bf16, which needs --exact off, "
                "changes results"),
+    ROW(cublas, PARAM_TEXT, .rare = true, .words = "FILE", .path = PATH_FILE,
+        .doc = "the library by which --exact off multiplies on NVIDIA GPUs (default: libcublas.so.13 or .12, where the "
+               "loader or the toolkit has it)"),
     ROW(devices, PARAM_TEXT, .heading = "Several devices", .keeps_bits = true, .words = "LIST",
         .doc = "';' stands between pipeline stages, each of which has some of the layers: \"cpu;cpu\"; '&' between "
                "tensor-parallel ranks, which share every layer: \"cpu:1&cpu:1\"; cpu:N: N threads; cuda:N: an NVIDIA "

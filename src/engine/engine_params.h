@@ -6,6 +6,7 @@
 typedef struct engine_options {
     const char *pooling, *normalize; /* of embeddings: "cls", "mean", "last"; "on", "off"; NULL: as the model says */
     const char *spec, *model, *tokenizer, *pre, *devices, *weights, *act, *kv, *isa;
+    const char *cublas;               /* of --exact off on CUDA devices: cuda/blas.h; NULL: where it usually is */
     const char *peers;                /* nodes that `devices` "auto" may use: measure/auto_open.h; NULL: none */
     const char *key_file;             /* shared with the nodes of `devices` */
     double peer_timeout, peer_wait;   /* seconds; 0: 3, not at all */
@@ -17,6 +18,7 @@ typedef struct engine_options {
     const struct backend_use *more_backends; /* besides those of backend_list.h, in tests; NULL: none */
     double prefill_share; /* of the predicted time of a step in which others generate, for prompts; 0: 0.6 */
     int64_t max_queue;    /* queries that wait; 0: 1024 */
+    bool guesses;         /* it is the draft model of another engine, which says what there is to say */
     bool verify;          /* contents_verify of the model's files before they are used */
     bool touch;           /* memory of pages, up to 256 MiB, is taken at once, not as it is used */
     const int32_t *bans;  /* [n_bans] sequences that no text may have, as query.bad; copied */

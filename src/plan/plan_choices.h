@@ -87,8 +87,8 @@ typedef struct plan_choices {
 #define PLAN_ROW_OF_KERNELS(type_, at)                                                                                 \
     PLAN_CHOICE(type_, at, exact, PARAM_CHOICE, .otherwise = "on", .words = CHOICE_WORDS(EXACT_LIST),                  \
                 .doc = "on: deterministic: the same results on every processor, for any batch, chunk and threads; "    \
-                       "off: bfloat16 products for float matrices (AVX-512 BF16 only), faster in prefill; results "    \
-                       "may differ between processors")
+                       "off: bfloat16 products for float matrices (AVX-512 BF16), and cuBLAS for prefill on NVIDIA "   \
+                       "GPUs: faster; results may differ between processors, and on GPUs between batches")
 #define PLAN_ROW_OF_STEPS(type_, at)                                                                                   \
     PLAN_CHOICE(type_, at, in_flight, PARAM_INT, .keeps_bits = true, .min = 1, .max = 64,                              \
                 .doc = "micro-batches in flight: steps under way at once, each on another pipeline stage, or waiting " \

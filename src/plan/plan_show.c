@@ -32,6 +32,16 @@ const char *plan_isa(const plan *l)
     return w ? w->be->isa(w->set) : "";
 }
 
+const char *plan_exact_note(const plan *l)
+{
+    const char *note = NULL;
+    for (int i = 0; i < l->n && !note; i++) {
+        const rank_weights *w = l->ranks[i].weights;
+        note = w && w->be->exact_note ? w->be->exact_note(w->set) : NULL;
+    }
+    return note;
+}
+
 void plan_tell(const plan *l, json *to)
 {
     const rank_weights *w = first_here(l);

@@ -7,8 +7,9 @@
 /* Bytes of weights that a step of `rows` token rows reads, on all devices (step_cost_weights), and the weights that
  * multiply one row (count, NULL ok). */
 uint64_t plan_weight_bytes(const plan *l, int64_t rows, uint64_t *count);
-const char *plan_isa(const plan *l);     /* of the first device that is not on a node; "": there is none */
-void plan_tell(const plan *l, json *to); /* what that device has chosen by measurement (backend.tell) */
+const char *plan_isa(const plan *l);        /* of the first device that is not on a node; "": there is none */
+const char *plan_exact_note(const plan *l); /* the first of the devices here (backend.exact_note); NULL: none */
+void plan_tell(const plan *l, json *to);    /* what that device has chosen by measurement (backend.tell) */
 
 /* "a:7071/cpu:2" */
 enum { PLAN_DEVICE_NAME = 320 };

@@ -1,0 +1,67 @@
+/* wide.cuh - what surrounds a product of cuBLAS (--exact off): both operands as bfloat16 or float16, scales and bias
+ * behind it.
+ *
+ * Packed weights become rows of bfloat16, a strip of outputs at a time. Activations become the type of the weights: a
+ * row goes to float16 times a power of two that keeps its greatest element below 2^14, so that it neither overflows nor
+ * loses its small elements. */
+#pragma once
+#include "cuda/cuda_args.h"
+#include "src/tensor/act_q8.h"
+
+__device__ __forceinline__ uint16_t bfloat_of(float x)
+{
+    const uint32_t u = __float_as_uint(x);
+    if ((u & 0x7fffffffu) > 0x7f800000u) return 0x7fc0;
+    return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
+}
+
+/* A thread has a span of a row. */
+extern "C" __global__ void __launch_bounds__(WIDE_THREADS) cuda_wide_weights(const wide_weights a)
+{
+    const panel_format *f = panel_format_of((dtype)a.type);
+    const int64_t spans = (a.cols + f->span - 1) / f->span, i = (int64_t)blockIdx.x * WIDE_THREADS + threadIdx.x;
+    if (i >= a.rows * spans) return;
+    const int64_t row = i % a.rows, s = i / a.rows, n = a.row0 + row, k = s * f->span;
+    const int64_t left = a.cols - k < f->span ? a.cols - k : f->span;
+    const uint8_t *panel = a.w + (uint64_t)(n / PANEL_ROWS) * a.stride +
+                           (uint64_t)s * (uint64_t)(f->span / PANEL_K * f->code_lines + f->tail_lines) * PANEL_LINE;
+    float of[PANEL_SPAN];
+    panel_row((dtype)a.type, panel, (int)(n % PANEL_ROWS), left, of);
+    for (int64_t j = 0; j < left; j++) a.to[row * a.cols + k + j] = bfloat_of(of[j]);
+}
+
+/* A block of threads has a row: of codes, or of floats. */
+extern "C" __global__ void __launch_bounds__(WIDE_THREADS) cuda_wide_rows(const wide_rows a)
+{
+    __shared__ float most[WIDE_THREADS / 32];
+    const int64_t row = blockIdx.x;
+    uint16_t *to = a.to + row * a.cols;
+    if (a.block) {
+        const uint8_t *x = (const uint8_t *)a.x + (uint64_t)row * act_row_bytes(a.cols, a.block);
+        const float *scale = (const float *)(x + act_padded(a.cols));
+        for (int64_t k = threadIdx.x; k < a.cols; k += WIDE_THREADS)
+            to[k] = bfloat_of((float)((const int8_t *)x)[k] * scale[k / a.block]);
+        return;
+    }
+    const float *x = (const float *)a.x + row * a.cols;
+    float greatest = 0;
+    for (int64_t k = threadIdx.x; k < a.cols && a.half; k += WIDE_THREADS) greatest = fmaxf(greatest, fabsf(x[k]));
+    for (int half = 16; half; half /= 2) greatest = fmaxf(greatest, __shfl_xor_sync(~0u, greatest, half));
+    if (threadIdx.x % 32 == 0) most[threadIdx.x / 32] = greatest;
+    __syncthreads();
+    for (int i = 0; i < WIDE_THREADS / 32; i++) greatest = fmaxf(greatest, most[i]);
+    int power = 0;
+    if (greatest > 0 && greatest < INFINITY) frexpf(greatest, &power);
+    const float down = ldexpf(1, a.half ? 14 - power : 0);
+    if (threadIdx.x == 0) a.scale[row] = ldexpf(1, a.half ? power - 14 : 0);
+    for (int64_t k = threadIdx.x; k < a.cols; k += WIDE_THREADS)
+        to[k] = a.half ? __half_as_ushort(__float2half_rn(x[k] * down)) : bfloat_of(x[k]);
+}
+
+/* y = y * scale + bias; either may be NULL. */
+extern "C" __global__ void __launch_bounds__(WIDE_THREADS) cuda_wide_end(const wide_end a)
+{
+    const int64_t i = (int64_t)blockIdx.x * WIDE_THREADS + threadIdx.x;
+    if (i >= a.rows * a.n) return;
+    a.y[i] = fmaf(a.y[i], a.scale ? a.scale[i / a.n] : 1, a.bias ? a.bias[i % a.n] : 0);
+}
