@@ -1,301 +1,615 @@
 /* attn.cuh - attention over a paged cache, in the bits of ops/def_attn.c, which says what is computed.
  *
- * A block of threads has one row and head. Its warps take ranges of 512 keys, one each, tile by tile; then the ranges
- * are merged in ascending order. Within a tile a lane has two keys for scores and weights, and every 32nd element for
- * values: scores and elements are chains of their own, and what is summed over keys are integers or sixteen lanes. */
+ * A block of threads has rows of one sequence and query heads of one head of keys and values: its units. So keys and
+ * values are read once for all of them. Of a range of 512 keys warps take tiles first: scores, weights and what the
+ * tile's maximum makes of them do not depend on other tiles. Then warps take elements of values, and go over the tiles
+ * in ascending order: that chain is short where sums over keys are there already. Ranges are merged in ascending order
+ * too: by the block that has them all, or, where several blocks share them, by the one that ends last.
+ *
+ * Bound: bytes of keys and values over the read bandwidth for few rows; for many, the softmax. */
 #pragma once
-#include "cuda/cuda_args.h"
+#include "cuda/attn_tile.cuh"
 
-extern "C" {
-#include "src/ops/def_attn.c"
+enum { ATTN_UNITS = 32 };
+
+/* What a block knows of its units, in shared memory. */
+typedef struct attn_units {
+    int32_t row[ATTN_UNITS], head[ATTN_UNITS], own[ATTN_UNITS], first[ATTN_UNITS], last[ATTN_UNITS]; /* last < first: none */
+    float slope[ATTN_UNITS], scale[ATTN_UNITS];                 /* scale: of the query's codes */
+    float max[ATTN_UNITS], sum[ATTN_UNITS];                     /* of the range so far */
+    float all_max[ATTN_UNITS], all_sum[ATTN_UNITS];             /* of the ranges so far, */
+    float keep[ATTN_UNITS], take[ATTN_UNITS], sink[ATTN_UNITS]; /* their factor and that of the range; of all by a sink */
+    int32_t page[ATTN_TILES];                                   /* of the tiles at hand; -1: none */
+    int32_t ends;
+} attn_units;
+
+/* A block's share of an ATTN; the same in all threads but for `warp` and `lane`. */
+template <int T> struct attn_block {
+    static constexpr bool coded = T != DTYPE_F32 && T != DTYPE_F16;
+    static constexpr int bits = T == DTYPE_I16 ? 16 : T == DTYPE_Q8_B64 ? 8 : 4; /* of codes */
+    const attn_args *a;
+    uint8_t *shared;
+    attn_units *u;
+    int n, seq, kv, y, first, last, warp, lane; /* n: units; y: of the blocks that have the same rows; first, last: keys that one of them sees */
+    float *parts;                               /* of this block's units; NULL: it has all ranges itself */
+};
+
+template <int T> __device__ __forceinline__ float *floats_at(const attn_block<T> &b, int at) { return (float *)(b.shared + at); }
+
+/* The keys [from, to) of the tile at position `first` that a unit sees, counted from its first. */
+template <int T> __device__ __forceinline__ bool unit_sees(const attn_block<T> &b, int u, int first, int *from, int *to)
+{
+    const int begin = b.u->first[u] - first, end = b.u->last[u] + 1 - first;
+    *from = begin > 0 ? begin : 0;
+    *to = end < PAGE_TOKENS ? end : PAGE_TOKENS;
+    if (*from < *to) return true;
+    *from = *to = 0;
+    return false;
+}
+__device__ __forceinline__ attn_mask mask_of(const attn_args *a)
+{
+    return {step_rows_of(a->st, a->axis), step_rows_of(a->st, a->key_axis), a->o.u.attn.window, a->o.u.attn.ahead,
+            a->o.u.attn.chunk, a->o.u.attn.bias == BIAS_BUCKETS ? a->bias : NULL, a->table, a->o.u.attn.heads, a->reach};
+}
+__device__ __forceinline__ int range_of(int key) { return key / ATTN_RANGE * ATTN_RANGE; }
+template <int T> __device__ __forceinline__ bool unit_has_range(const attn_block<T> &b, int u, int range)
+{
+    return u < b.n && range >= range_of(b.u->first[u]) && range <= b.u->last[u];
 }
 
-/* Shared memory of a warp, and of the block. */
-typedef struct warp_space {
-    float p[PAGE_TOKENS];       /* scores, then exponentials */
-    int32_t share[PAGE_TOKENS]; /* weights times scales of values */
-    int32_t weight[PAGE_TOKENS];
-    float max, sum;
-} warp_space;
+/* ---- queries */
 
-__device__ __forceinline__ float warp_max(float x)
+/* kv_query_encode, by one warp, into planes of bytes. */
+template <int T> __device__ __forceinline__ void encode_query(const attn_block<T> &b, int u, const float *x)
 {
-#pragma unroll
-    for (int half = 16; half; half /= 2) x = fm_max(__shfl_xor_sync(~0u, x, half), x);
-    return x;
-}
-__device__ __forceinline__ int warp_add(int x)
-{
-#pragma unroll
-    for (int half = 16; half; half /= 2) x += __shfl_xor_sync(~0u, x, half);
-    return x;
-}
-
-/* kv_query_encode, by one warp. */
-__device__ void query_encode(const kv_codes *f, const float *x, int64_t dim, float by, kv_query q, int lane)
-{
+    const kv_codes *f = &b.a->kf;
+    const int dim = b.a->kv.k_dim, lane = b.lane, plane = b.a->at.query_plane;
+    uint8_t *to = b.shared + b.a->at.query + u * b.a->at.query_row;
+    float *sums = floats_at(b, b.a->at.query_sums) + u * (int)f->blocks;
     float most = 0;
     bool odd = false;
-    for (int64_t i = lane; i < dim; i += 32) {
+    for (int i = lane; i < dim; i += 32) {
         most = fm_max(fabsf(x[i]), most);
         odd = odd || !(fabsf(x[i]) < INFINITY);
     }
     most = warp_max(most);
     const bool bad = __any_sync(~0u, odd), tiny = !(most >= KV_TINY);
     const float inverse = bad || tiny ? 0 : (float)f->query / most;
-    for (int64_t i = lane; i < f->padded; i += 32) {
+    int sum = 0;
+    for (int i0 = 0; i0 < f->padded; i0 += 32) {
+        const int i = i0 + lane;
         const float v = i < dim && !bad ? x[i] : 0;
-        if (f->bits == 16) q.word[i] = (int16_t)kv_int(v, inverse);
-        else q.code[i] = (int8_t)rintf(v * inverse);
-    }
-    if (lane == 0) *q.scale = (bad ? NAN : tiny ? 0 : most / f->query_unit) * by;
-    __syncwarp();
-    for (int64_t b = lane; b < f->blocks && f->bits < 16; b += 32) {
-        int sum = 0;
-        for (int i = 0; i < kv_block_codes(f, b); i++) sum += q.code[b * f->block + i];
-        q.sum[b] = (float)sum;
-    }
-}
-
-/* def_attn.c's dot, of a cache of i16: a word has two elements of a key. */
-__device__ __forceinline__ float dot_words(const tile *t, int at)
-{
-    const uint32_t *key = (const uint32_t *)t->keys + at, *query = (const uint32_t *)t->codes.word;
-    int32_t n = 0;
-    const int pairs = (int)(t->kf.padded / 2), dim = t->s->k_dim;
-#pragma unroll 8
-    for (int i = 0; i < pairs; i++) {
-        const uint32_t k = __ldg(key + i * PAGE_TOKENS), q = query[i];
-        n += (int16_t)k * (int16_t)q;
-        if (2 * i + 1 < dim) n += (int16_t)(k >> 16) * (int16_t)(q >> 16);
-    }
-    return (float)n * half_float(kv_scales(&t->kf, t->keys)[at]);
-}
-
-/* def_attn.c's dot and a sum of values, of a cache of floats: chains whose loads come early. */
-template <int TYPE> __device__ __forceinline__ float cache_float(const uint8_t *from, int at)
-{
-    if constexpr (TYPE == DTYPE_F16) return half_float(__ldg((const uint16_t *)from + at));
-    return __ldg((const float *)from + at);
-}
-template <int TYPE> __device__ float dot_floats(const tile *t, int at)
-{
-    float sum = 0;
-    const int dim = t->s->k_dim;
-#pragma unroll 16
-    for (int d = 0; d < dim; d++) sum = fmaf(t->q[d], cache_float<TYPE>(t->keys, d * PAGE_TOKENS + at), sum);
-    return sum;
-}
-template <int TYPE> __device__ float value_floats(const tile *t, const float *p, int from, int to, int d)
-{
-    float sum = 0;
-    const int dim = t->s->v_dim;
-#pragma unroll 16
-    for (int j = from; j < to; j++) sum = fmaf(p[j], cache_float<TYPE>(t->values, j * dim + d), sum);
-    return sum;
-}
-
-/* Sum of shares times the codes of element d. */
-__device__ __forceinline__ int32_t value_sum(const tile *t, const kv_codes *f, const int32_t *share, int from, int to,
-                                             int64_t d)
-{
-    int32_t n = 0;
-    if (f->bits == 16) {
-        const uint32_t *word = (const uint32_t *)t->values + d;
-#pragma unroll 8
-        for (int i = from / 2 * 2; i < to; i += 2) {
-            const uint32_t v = __ldg(word + i / 2 * f->padded);
-            n += share[i] * (int16_t)v + share[i + 1] * (int16_t)(v >> 16);
+        const int code = b.bits == 16 ? (int16_t)kv_int(v, inverse) : (int8_t)rintf(v * inverse);
+        to[i] = (uint8_t)code;
+        if (b.bits == 16) {
+            to[i + plane] = (uint8_t)(code >> 8);
+            continue;
         }
-        return n;
+        sum += __reduce_add_sync(~0u, code);
+        if ((i0 + 32) % f->block && i0 + 32 < f->padded) continue;
+        if (lane == 0) sums[i0 / f->block] = (float)sum;
+        sum = 0;
     }
-    for (int i = from; i < to; i++) n += share[i] * kv_code_get(f, t->values, true, d, i);
-    return n;
+    if (lane == 0)
+        b.u->scale[u] = (bad ? NAN : tiny ? 0 : most / f->query_unit) * attn_query_scale(&b.a->o, (dtype)T);
 }
 
-/* add_coded of def_attn.c. */
-__device__ void add_values_coded(const tile *t, warp_space *w, int from, int to, float keep, float take, float *acc,
-                                 int lane)
+template <int T> __device__ __forceinline__ void take_queries(const attn_block<T> &b)
 {
-    const kv_codes *f = &t->vf;
-    for (int64_t block = 0; block < f->blocks; block++) {
-        const uint16_t *scale = kv_scales(f, t->values) + block * PAGE_TOKENS,
-                       *base = kv_bases(f, t->values) + block * PAGE_TOKENS;
-        float most = 0, most_base = 0;
-        bool odd = false;
-        for (int i = lane; i < PAGE_TOKENS; i += 32) {
-            if (i < from || i >= to) continue;
-            const float s = half_float(scale[i]);
-            most = fm_max(s, most);
-            odd = odd || !(fabsf(s) < INFINITY);
-            if (f->base) most_base = fm_max(fabsf(half_float(base[i])), most_base);
-        }
-        most = warp_max(most);
-        most_base = warp_max(most_base);
-        const bool bad = __any_sync(~0u, odd);
-        const float up = most > 0 && !bad ? (float)f->weight_top / most : 0,
-                    each = (bad ? NAN : most / f->weight_unit) * take,
-                    base_up = most_base > 0 && !bad ? BASE_TOP / most_base : 0;
-        int bases = 0;
-        __syncwarp();
-        for (int i = lane; i < PAGE_TOKENS; i += 32) {
-            const bool there = i >= from && i < to;
-            const int of = there ? w->weight[i] : 0, by = bad || !there ? 0 : (int)rintf(half_float(scale[i]) * up);
-            w->share[i] = !there ? 0 : f->bits == 16 ? kv_weight_word(of, by) : kv_weight_byte(of, by);
-            if (f->base && !bad && there) bases += of * (int)rintf(half_float(base[i]) * base_up);
-        }
-        bases = warp_add(bases);
-        __syncwarp();
-        const float offset = (float)bases * (most_base * (0x1p-15f / BASE_TOP) * take);
-        const int64_t d0 = block * f->block, d1 = d0 + kv_block_size(f, t->s->v_dim, block);
-        for (int64_t d = d0 + lane; d < d1; d += 32) {
-            const int32_t n = value_sum(t, f, w->share, from, to, d);
-            acc[d] = fmaf((float)n, each, acc[d] * keep);
-            if (f->base) acc[d] = acc[d] + offset;
-        }
+    const attn_args *a = b.a;
+    const int dim = a->kv.k_dim, units = a->shape.units;
+    for (int u = b.warp; u < units; u += ATTN_WARPS) {
+        const float *x = a->q + ((int64_t)b.u->row[u] * a->o.u.attn.heads + b.u->head[u]) * dim;
+        if constexpr (b.coded) {
+            if (u < b.n) encode_query(b, u, x);
+        } else
+            for (int d = b.lane; d < dim; d += 32) floats_at(b, b.a->at.query)[d * units + u] = u < b.n ? x[d] : 0;
     }
 }
 
-/* tile_add of def_attn.c: the keys [from, to) of a tile, counted from its first. */
-__device__ void add_tile(const tile *k, const attn_mask *mask, const op *o, int from, int to, warp_space *w, float *acc,
-                         int lane)
+/* ---- a tile: scores and their softmax */
+
+template <int T> __device__ __forceinline__ void tile_scores_get(const attn_block<T> &b, uint8_t *keys, int u0, tile_scores *s)
 {
-    const kv_store *s = k->s;
-    const bool coded = kv_is_codes(s->v_type), query = kv_is_codes(s->k_type), plain = attn_is_plain(o);
-    float most = -INFINITY, by = WEIGHT_UNITS, p[2], odd = 0;
-    if (query && coded && plain) by = *k->codes.scale * WEIGHT_UNITS;
+    const uint8_t *q = b.shared + b.a->at.query + (u0 + b.lane / 4) * b.a->at.query_row;
+    const float *sums = floats_at(b, b.a->at.query_sums) + u0 * (int)b.a->kf.blocks,
+                *of = floats_at(b, b.a->at.query) + u0 + b.lane % 4 * 2;
+    if constexpr (!b.coded) scores_floats<T == DTYPE_F16>(keys, b.a->kv.k_dim, of, b.a->shape.units, b.lane, s);
+    else if constexpr (b.bits == 16) scores_words(&b.a->kf, keys, q, b.a->at.query_plane, b.lane, s);
+    else scores_bytes<b.bits>(&b.a->kf, keys, q, sums, b.lane, s);
+}
+
+/* From products to scores: factors, cap, bias. */
+template <int T> __device__ __forceinline__ void finish_scores(const attn_block<T> &b, int first, int u, tile_scores *s)
+{
+    const op *o = &b.a->o;
+    const float scale = attn_product_scale(o, (dtype)T);
+    if (attn_is_plain(o)) {
 #pragma unroll
-    for (int h = 0; h < 2; h++) {
-        const int j = lane + 32 * h;
-        p[h] = -INFINITY;
-        if (j < from || j >= to) continue;
-        p[h] = !query                ? s->k_type == DTYPE_F16 ? dot_floats<DTYPE_F16>(k, j) : dot_floats<DTYPE_F32>(k, j)
-               : k->kf.bits == 16 ? dot_words(k, j)
-                                  : dot(k, j);
-        if (query && !(coded && plain)) p[h] = p[h] * *k->codes.scale;
-        if (!(query && plain))
-            p[h] = score(mask, o, p[h], attn_product_scale(o, s->k_type), k->head, k->slope, k->first + j, k->own);
-        most = fm_max(p[h], most);
-        odd = fmaf(p[h], 0, odd);
+        for (int i = 0; i < 16 && !b.coded; i++) s->of[i / 4][i % 4] = s->of[i / 4][i % 4] * scale;
+        return;
     }
-    most = warp_max(most);
-    const bool bad = __any_sync(~0u, !(odd == 0));
-    const float steps = most * by;
-    float keep, take, sum;
-    if (coded) most = steps * WEIGHT_UNIT;
-    soft now = {w->max, 0, NULL};
-    soft_join(&now, most, &keep, &take);
-    __syncwarp();
-    if (coded) {
-        int all = 0;
+    const attn_mask mask = mask_of(b.a);
 #pragma unroll
-        for (int h = 0; h < 2; h++) {
-            const int j = lane + 32 * h;
-            const int of = j < from || j >= to ? 0 : kv_weight(fmaf(p[h], -by, kv_weight_from(steps)));
-            w->weight[j] = of;
-            all += of;
+    for (int c = 0; c < 4; c++) {
+        const int v = u + c % 2;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            float &to = s->of[i][c];
+            if (b.coded) to = to * b.u->scale[v];
+            to = score(&mask, o, to, scale, b.u->head[v], b.u->slope[v], first + score_key(b.lane, i, c), b.u->own[v]);
         }
-        all = warp_add(all);
+    }
+}
+
+/* Shares of the values of each block, from weights of unit u, the lane's c % 2 = k. */
+template <int T> __device__ __forceinline__ void put_shares(const attn_block<T> &b, uint8_t *values, int tile, int u, const int w[2][4],
+                                           int from, int to)
+{
+    const kv_codes *f = &b.a->vf;
+    constexpr int planes = b.bits == 16 ? 2 : 1;
+    const int units = b.a->shape.units, g = b.lane / 4;
+    for (int block = 0; block < (int)f->blocks; block++) {
+        float scale[2][4], base[2][4] = {};
+        key_halves(kv_scales(f, values) + block * PAGE_TOKENS, b.lane, scale);
+        if (b.bits == 4) key_halves(kv_bases(f, values) + block * PAGE_TOKENS, b.lane, base);
+        const tile_shares s = shares_of<b.bits>(f, scale, base, w, from, to, b.lane);
+        const int at = tile * (int)f->blocks + block;
+        uint8_t *row = b.shared + b.a->at.share + (at * planes * units + u) * SHARE_ROW;
+#pragma unroll
+        for (int p = 0; p < planes; p++) {
+            *(uint32_t *)(row + p * units * SHARE_ROW + g * 4) = s.word[p][0];
+            *(uint32_t *)(row + p * units * SHARE_ROW + 32 + g * 4) = s.word[p][1];
+        }
+        if (g) continue;
+        floats_at(b, b.a->at.each)[at * units + u] = s.each;
+        floats_at(b, b.a->at.base)[at * units + u] = s.base;
+        floats_at(b, b.a->at.offset)[at * units + u] = (float)s.bases;
+    }
+}
+
+/* Weights of one unit of the lane, k = c % 2, and what the tile alone makes of them; tile_add of def_attn.c. */
+template <int T> __device__ __forceinline__ void weigh_scores(const attn_block<T> &b, uint8_t *values, int tile, int u, int k,
+                                             const tile_scores *s, int from, int to)
+{
+    const int units = b.a->shape.units, lane = b.lane;
+    float most = -INFINITY, odd = 0, sum;
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int key = score_key(lane, i, 2 * h);
+            if (key < from || key >= to) continue;
+            most = fm_max(s->of[i][2 * h + k], most);
+            odd = fmaf(s->of[i][2 * h + k], 0, odd);
+        }
+    most = keys_max(most);
+    if constexpr (b.coded) {
+        const bool bad = keys_any(!(odd == 0), lane);
+        const float by = attn_is_plain(&b.a->o) ? b.u->scale[u] * WEIGHT_UNITS : WEIGHT_UNITS, steps = most * by,
+                    top = kv_weight_from(steps);
+        int w[2][4], all = 0;
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int key = score_key(lane, i, 2 * h);
+                w[h][i] = key < from || key >= to ? 0 : kv_weight(fmaf(s->of[i][2 * h + k], -by, top));
+                all += w[h][i];
+            }
+        all = keys_add(all);
+        most = steps * WEIGHT_UNIT;
         sum = fmaf((float)all, 0x1p-15f, fmaf(steps, 0, bad ? NAN : 0));
-        add_values_coded(k, w, from, to, keep, take, acc, lane);
+        put_shares(b, values, tile, u, w, from, to);
     } else {
+        float p[2][4];
 #pragma unroll
-        for (int h = 0; h < 2; h++) {
-            const int j = lane + 32 * h;
-            if (j >= from && j < to) w->p[j] = fm_exp(fm_max(FM_BELOW_MIN, p[h] - most));
-        }
-        __syncwarp();
-        float part = 0;
-        for (int j = lane % 16; j < to; j += 16)
-            if (j >= from) part += w->p[j];
+        for (int h = 0; h < 2; h++)
 #pragma unroll
-        for (int half = 8; half; half /= 2) part = part + __shfl_xor_sync(~0u, part, half);
-        sum = part;
-        for (int d = lane; d < s->v_dim; d += 32) {
-            const float of = s->v_type == DTYPE_F16 ? value_floats<DTYPE_F16>(k, w->p, from, to, d)
-                                                    : value_floats<DTYPE_F32>(k, w->p, from, to, d);
-            acc[d] = fmaf(of, take, acc[d] * keep);
+            for (int i = 0; i < 4; i++) {
+                const int key = score_key(lane, i, 2 * h);
+                p[h][i] = key < from || key >= to ? 0 : fm_exp(fm_max(FM_BELOW_MIN, s->of[i][2 * h + k] - most));
+                floats_at(b, b.a->at.share)[(tile * PAGE_TOKENS + key) * units + u] = p[h][i];
+            }
+        sum = keys_fold(p, lane);
+    }
+    if (lane >= 4) return;
+    floats_at(b, b.a->at.max)[tile * units + u] = most;
+    floats_at(b, b.a->at.sum)[tile * units + u] = sum;
+}
+
+/* A tile for units u0 … u0 + 7. */
+template <int T> __device__ __forceinline__ void weigh_tile(const attn_block<T> &b, int tile, int first, int u0)
+{
+    const int u = u0 + b.lane % 4 * 2;
+    int from[2], to[2];
+    const bool one = unit_sees(b, u, first, &from[0], &to[0]), other = unit_sees(b, u + 1, first, &from[1], &to[1]);
+    if (!__any_sync(~0u, one || other)) return;
+    const uint64_t page = (uint64_t)b.u->page[tile] * b.a->kv.stride;
+    uint8_t *keys = b.a->kv.k + page + (uint64_t)b.kv * b.a->k_tile, *values = b.a->kv.v + page + (uint64_t)b.kv * b.a->v_tile;
+    tile_scores s = {};
+    tile_scores_get(b, keys, u0, &s);
+    finish_scores(b, first, u, &s);
+#pragma unroll
+    for (int k = 0; k < 2; k++) weigh_scores(b, values, tile, u + k, k, &s, from[k], to[k]);
+}
+
+/* ---- between tiles and elements: factors of each tile in its range, of the range in all */
+
+enum { UNSEEN = -1 }; /* the factor `keep` where a unit does not see a tile */
+
+template <int T> __device__ __forceinline__ void join_tiles(const attn_block<T> &b, int first)
+{
+    const int units = b.a->shape.units, blocks = b.coded ? (int)b.a->vf.blocks : 0;
+    const float *max = floats_at(b, b.a->at.max);
+    float *keeps = floats_at(b, b.a->at.keep), *takes = floats_at(b, b.a->at.take);
+    for (int i = (int)threadIdx.x; i < b.a->shape.tiles * units; i += ATTN_THREADS) {
+        const int tile = i / units, u = i % units;
+        int from, to;
+        soft now = {b.u->max[u], 0, NULL};
+        keeps[i] = UNSEEN;
+        if (b.u->page[tile] < 0 || !unit_sees(b, u, first + tile * PAGE_TOKENS, &from, &to)) continue;
+        for (int t = 0; t < tile; t++)
+            if (b.u->page[t] >= 0 && unit_sees(b, u, first + t * PAGE_TOKENS, &from, &to))
+                now.max = fm_max(max[t * units + u], now.max);
+        float keep, take;
+        soft_join(&now, max[i], &keep, &take);
+        keeps[i] = keep;
+        takes[i] = take;
+        for (int block = 0; block < blocks; block++) {
+            const int at = (tile * blocks + block) * units + u;
+            floats_at(b, b.a->at.each)[at] = floats_at(b, b.a->at.each)[at] * take;
+            floats_at(b, b.a->at.offset)[at] = floats_at(b, b.a->at.offset)[at] * (floats_at(b, b.a->at.base)[at] * take);
         }
     }
-    __syncwarp();
-    if (lane == 0) {
-        w->sum = fmaf(sum, take, w->sum * keep);
-        w->max = now.max;
-    }
-    __syncwarp();
 }
 
-/* The tiles of one range of keys, into the sums of a warp. */
-__device__ void add_range(tile *t, const attn_args &a, const attn_mask *mask, int range, int first_key, int last_key,
-                          int seq, int kv, warp_space *w, float *acc, int lane)
+/* Thread u: the range so far; at its end, the ranges so far, and the sink. `part`: where the range's go instead. */
+template <int T> __device__ __forceinline__ void join_range(const attn_block<T> &b, int range, bool ends, float *part)
 {
-    for (int d = lane; d < a.kv.v_dim; d += 32) acc[d] = 0;
-    if (lane == 0) {
-        w->max = -INFINITY;
-        w->sum = 0;
+    const int u = (int)threadIdx.x, units = b.a->shape.units;
+    if (u >= b.n) return;
+    const float *max = floats_at(b, b.a->at.max), *sum = floats_at(b, b.a->at.sum), *keep = floats_at(b, b.a->at.keep),
+                *take = floats_at(b, b.a->at.take);
+    float most = b.u->max[u], all = b.u->sum[u];
+    for (int i = u; i < b.a->shape.tiles * units; i += units) {
+        if (keep[i] == UNSEEN) continue;
+        all = fmaf(sum[i], take[i], all * keep[i]);
+        most = fm_max(max[i], most);
     }
-    __syncwarp();
-    for (int first = range; first < range + ATTN_RANGE && first <= last_key; first += PAGE_TOKENS) {
-        const int from = first > first_key ? first : first_key,
-                  to = first + PAGE_TOKENS < last_key + 1 ? first + PAGE_TOKENS : last_key + 1;
-        const int32_t page = step_page(a.st, a.group, seq, first / PAGE_TOKENS);
-        if (from >= to || page < 0) continue;
-        t->keys = kv_tile(&a.kv, false, page, kv);
-        t->values = kv_tile(&a.kv, true, page, kv);
-        t->first = first;
-        add_tile(t, mask, &a.o, from - first, to - first, w, acc, lane);
+    b.u->max[u] = ends ? -INFINITY : most;
+    b.u->sum[u] = ends ? 0 : all;
+    if (!ends || !unit_has_range(b, u, range)) return;
+    if (part) {
+        part[u] = most;
+        part[units + u] = all;
+        return;
+    }
+    soft now = {b.u->all_max[u], 0, NULL};
+    soft_join(&now, most, &b.u->keep[u], &b.u->take[u]);
+    float total = fmaf(all, b.u->take[u], b.u->all_sum[u] * b.u->keep[u]);
+    if (b.a->sinks && range + ATTN_RANGE > b.u->last[u]) {
+        float by;
+        soft_join(&now, b.a->sinks[b.u->head[u]], &b.u->sink[u], &by);
+        total = fmaf(1, by, total * b.u->sink[u]);
+    }
+    b.u->all_max[u] = now.max;
+    b.u->all_sum[u] = total;
+}
+
+/* The sum of values of one element of a unit over a range, into the result or where parts are. */
+template <int T> __device__ __forceinline__ void put_element(const attn_block<T> &b, int range, float *part, int u, int d, float x)
+{
+    if (d >= b.a->kv.v_dim || !unit_has_range(b, u, range)) return;
+    if (part) {
+        part[2 * b.a->shape.units + u * b.a->kv.v_dim + d] = x;
+        return;
+    }
+    float *to = b.a->out + ((int64_t)b.u->row[u] * b.a->o.u.attn.heads + b.u->head[u]) * b.a->kv.v_dim + d;
+    const float before = range == range_of(b.u->first[u]) ? 0 : *to;
+    x = fmaf(x, b.u->take[u], before * b.u->keep[u]);
+    if (range + ATTN_RANGE > b.u->last[u]) {
+        if (b.a->sinks) x = fmaf(0, 1, x * b.u->sink[u]);
+        x = x / b.u->all_sum[u];
+    }
+    *to = x;
+}
+
+/* ---- values */
+
+/* Where a round of tiles is in its range: whether it is the first, the last; what put_element gets. */
+typedef struct attn_round {
+    int range, first; /* positions: of the range; of the first tile at hand */
+    bool begins, ends;
+    float *part;
+} attn_round;
+
+template <int T> __device__ __forceinline__ float element_get(const attn_block<T> &b, const attn_round &r, int u, int d)
+{
+    return r.begins || d >= b.a->kv.v_dim ? 0 : floats_at(b, b.a->at.part)[u * b.a->kv.v_dim + d];
+}
+template <int T> __device__ __forceinline__ void element_put(const attn_block<T> &b, const attn_round &r, int u, int d, float x)
+{
+    if (r.ends) put_element(b, r.range, r.part, u, d, x);
+    else if (d < b.a->kv.v_dim) floats_at(b, b.a->at.part)[u * b.a->kv.v_dim + d] = x;
+}
+
+/* Values that are codes: elements d0 … d0 + 15, of 4 bits 16 more, of units u0 … u0 + 7, over the tiles at hand. */
+template <int T> __device__ __forceinline__ void add_codes(const attn_block<T> &b, const attn_round &r, int d0, int u0)
+{
+    constexpr int bits = b.bits, nibbles = bits == 4 ? 2 : 1, planes = bits == 16 ? 2 : 1;
+    const kv_codes *f = &b.a->vf;
+    const int units = b.a->shape.units, u = u0 + b.lane % 4 * 2, d = d0 + b.lane / 4 * 2, block = d0 / (int)f->block,
+              width = (int)f->padded / nibbles, plane = units * SHARE_ROW;
+    const uint8_t *share = b.shared + b.a->at.share + (u0 + b.lane / 4) * SHARE_ROW;
+    float acc[nibbles][4];
+#pragma unroll
+    for (int i = 0; i < nibbles; i++)
+#pragma unroll
+        for (int c = 0; c < 4; c++) acc[i][c] = element_get(b, r, u + c % 2, d + 16 * i + c / 2);
+#pragma unroll 2
+    for (int tile = 0; tile < b.a->shape.tiles; tile++) {
+        const int at = tile * (int)f->blocks + block;
+        const float2 keep = *(const float2 *)(floats_at(b, b.a->at.keep) + tile * units + u);
+        if (!__any_sync(~0u, keep.x != UNSEEN || keep.y != UNSEEN)) continue;
+        const uint8_t *values = b.a->kv.v + (uint64_t)b.u->page[tile] * b.a->kv.stride + (uint64_t)b.kv * b.a->v_tile;
+        const float2 each = *(const float2 *)(floats_at(b, b.a->at.each) + at * units + u),
+                     offset = *(const float2 *)(floats_at(b, b.a->at.offset) + at * units + u);
+        mma_sums n[2];
+        value_sums<bits>(values + d0 / nibbles * 4, width, share + at * planes * plane, plane, b.lane, n);
+#pragma unroll
+        for (int i = 0; i < nibbles; i++)
+#pragma unroll
+            for (int c = 0; c < 4; c++) {
+                const float by = c % 2 ? keep.y : keep.x;
+                float x = fmaf((float)n[i].n[c], c % 2 ? each.y : each.x, acc[i][c] * by);
+                if (bits == 4) x = x + (c % 2 ? offset.y : offset.x);
+                if (by != UNSEEN) acc[i][c] = x;
+            }
+    }
+#pragma unroll
+    for (int i = 0; i < nibbles; i++)
+#pragma unroll
+        for (int c = 0; c < 4; c++) element_put(b, r, u + c % 2, d + 16 * i + c / 2, acc[i][c]);
+}
+
+/* Values that are floats: element d of four units, each a chain over the keys of a tile. */
+template <int T> __device__ __forceinline__ void add_floats(const attn_block<T> &b, const attn_round &r, int d, int u0)
+{
+    const int units = b.a->shape.units, dim = b.a->kv.v_dim;
+    float acc[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) acc[i] = element_get(b, r, u0 + i, d);
+    for (int tile = 0; tile < b.a->shape.tiles; tile++) {
+        const float *keep = floats_at(b, b.a->at.keep) + tile * units + u0, *take = keep + (b.a->at.take - b.a->at.keep) / 4;
+        int from[4], to[4], begin = PAGE_TOKENS, end = 0;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            if (keep[i] == UNSEEN || !unit_sees(b, u0 + i, r.first + tile * PAGE_TOKENS, &from[i], &to[i]))
+                from[i] = to[i] = 0;
+            else {
+                begin = from[i] < begin ? from[i] : begin;
+                end = to[i] > end ? to[i] : end;
+            }
+        }
+        if (end == 0) continue;
+        const uint8_t *values = b.a->kv.v + (uint64_t)b.u->page[tile] * b.a->kv.stride + (uint64_t)b.kv * b.a->v_tile;
+        const float *p = floats_at(b, b.a->at.share) + tile * PAGE_TOKENS * units + u0;
+        float sum[4] = {};
+#pragma unroll 8
+        for (int j = begin; j < end; j++) {
+            const int at = j * dim + (d < dim ? d : 0);
+            const float v = T == DTYPE_F16 ? half_float(__ldg((const uint16_t *)values + at)) : __ldg((const float *)values + at);
+            const float4 w = *(const float4 *)(p + j * units);
+            if (j >= from[0] && j < to[0]) sum[0] = fmaf(w.x, v, sum[0]);
+            if (j >= from[1] && j < to[1]) sum[1] = fmaf(w.y, v, sum[1]);
+            if (j >= from[2] && j < to[2]) sum[2] = fmaf(w.z, v, sum[2]);
+            if (j >= from[3] && j < to[3]) sum[3] = fmaf(w.w, v, sum[3]);
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if (keep[i] != UNSEEN) acc[i] = fmaf(sum[i], take[i], acc[i] * keep[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) element_put(b, r, u0 + i, d, acc[i]);
+}
+
+template <int T> __device__ __forceinline__ void add_values(const attn_block<T> &b, const attn_round &r)
+{
+    constexpr int wide = b.coded && b.bits > 4 ? 16 : 32, some = b.coded ? 8 : 4;
+    const int sets = (b.n + some - 1) / some;
+    for (int i = b.warp; i < (b.a->kv.v_dim + wide - 1) / wide * sets; i += ATTN_WARPS) {
+        const int d = i / sets * wide, u = i % sets * some;
+        if constexpr (b.coded) add_codes(b, r, d, u);
+        else add_floats(b, r, d + b.lane, u);
     }
 }
 
-/* soft_merge of def_attn.c by all threads: a part with this maximum and sum into `all`; parts NULL: a sink. */
-__device__ void merge_part(float *max, float *sum, float *all, float part_max, float part_sum, const float *part, int n)
-{
-    soft now = {*max, 0, NULL};
-    float keep, take;
-    soft_join(&now, part_max, &keep, &take);
-    *max = now.max;
-    *sum = fmaf(part_sum, take, *sum * keep);
-    for (int d = (int)threadIdx.x; d < n; d += ATTN_THREADS)
-        all[d] = fmaf(part ? part[d] : 0, take, all[d] * keep);
-}
+/* ---- a range; all of them */
 
-extern "C" __global__ void __launch_bounds__(ATTN_THREADS) cuda_attn(const attn_args a)
+template <int T> __device__ __forceinline__ void add_range(const attn_block<T> &b, int range, float *part)
 {
-    extern __shared__ float dynamic[];
-    __shared__ warp_space space[ATTN_WARPS];
-    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, heads = a.o.u.attn.heads, n = a.kv.v_dim;
-    const int64_t u = blockIdx.x, row = u / heads, head = u % heads, kv = (a.o.u.attn.head0 + head) / a.per_kv;
-    if (row >= a.st->n[a.axis]) return;
-    float *all = dynamic, *parts = all + n, *q = parts + ATTN_WARPS * n;
-    attn_mask mask = {step_rows_of(a.st, a.axis), step_rows_of(a.st, a.key_axis), a.o.u.attn.window, a.o.u.attn.ahead,
-                      a.o.u.attn.chunk, a.o.u.attn.bias == BIAS_BUCKETS ? a.bias : NULL, a.table, heads, a.reach};
-    const int seq = mask.rows->seq[row], own = mask.rows->pos[row], first_key = attn_first(&mask, own),
-              last_key = attn_last(&mask, seq, own);
-    tile t = {.s = &a.kv};
-    t.kf = kv_codes_of(a.kv.k_type, a.kv.k_dim, false);
-    t.vf = kv_codes_of(a.kv.v_type, n, true);
-    t.codes = kv_query_at(&t.kf, (uint8_t *)(q + a.kv.k_dim));
-    t.head = (int)head;
-    t.own = own;
-    t.slope = a.bias && a.o.u.attn.bias != BIAS_BUCKETS ? a.bias[head] : 0;
-    t.q = q;
-    for (int d = (int)threadIdx.x; d < a.kv.k_dim; d += ATTN_THREADS) q[d] = a.q[u * a.kv.k_dim + d];
-    for (int d = (int)threadIdx.x; d < n; d += ATTN_THREADS) all[d] = 0;
-    __syncthreads();
-    if (warp == 0 && kv_is_codes(a.kv.k_type))
-        query_encode(&t.kf, q, a.kv.k_dim, attn_query_scale(&a.o, a.kv.k_type), t.codes, lane);
-    __syncthreads();
-    float max = -INFINITY, sum = 0;
-    const int begin = first_key / ATTN_RANGE * ATTN_RANGE;
-    for (int round = begin; round <= last_key; round += ATTN_RANGE * ATTN_WARPS) {
-        const int mine = round + warp * ATTN_RANGE;
-        if (mine <= last_key)
-            add_range(&t, a, &mask, mine, first_key, last_key, seq, (int)kv, &space[warp], parts + warp * n, lane);
+    const attn_args *a = b.a;
+    const int tiles = a->shape.tiles, sets = (b.n + 7) / 8;
+    for (int t = 0; t < ATTN_TILES; t += tiles) {
+        const int first = range + t * PAGE_TOKENS;
+        const attn_round r = {range, first, t == 0, t + tiles >= ATTN_TILES || first + tiles * PAGE_TOKENS > b.last, part};
         __syncthreads();
-        for (int i = 0; i < ATTN_WARPS && round + i * ATTN_RANGE <= last_key; i++)
-            merge_part(&max, &sum, all, space[i].max, space[i].sum, parts + i * n, n);
+        if ((int)threadIdx.x < tiles) {
+            const int at = first + (int)threadIdx.x * PAGE_TOKENS;
+            const bool seen = at <= b.last && at + PAGE_TOKENS > b.first;
+            b.u->page[threadIdx.x] = seen ? step_page(a->st, a->group, b.seq, at / PAGE_TOKENS) : -1;
+        }
         __syncthreads();
+        for (int i = b.warp; i < tiles * sets; i += ATTN_WARPS)
+            if (b.u->page[i / sets] >= 0) weigh_tile(b, i / sets, first + i / sets * PAGE_TOKENS, i % sets * 8);
+        __syncthreads();
+        join_tiles(b, first);
+        __syncthreads();
+        join_range(b, range, r.ends, part);
+        __syncthreads();
+        add_values(b, r);
+        if (r.ends) return;
     }
-    if (a.sinks) merge_part(&max, &sum, all, a.sinks[head], 1, NULL, n);
-    for (int d = (int)threadIdx.x; d < n; d += ATTN_THREADS) a.out[u * n + d] = all[d] / sum;
 }
+
+/* Of units that see no key. */
+template <int T> __device__ __forceinline__ void put_unseeing(const attn_block<T> &b)
+{
+    const int dim = b.a->kv.v_dim;
+    for (int i = (int)threadIdx.x; i < b.n * dim; i += ATTN_THREADS) {
+        const int u = i / dim;
+        if (b.u->last[u] >= range_of(b.u->first[u])) continue;
+        b.a->out[((int64_t)b.u->row[u] * b.a->o.u.attn.heads + b.u->head[u]) * dim + i % dim] = b.a->sinks ? 0 : NAN;
+    }
+}
+
+__device__ __forceinline__ uint64_t part_floats(const attn_args *a) { return (uint64_t)a->shape.units * (2 + a->kv.v_dim); }
+
+/* Merges the parts of a unit in ascending order, by one warp: a lane has a range for its factors, then elements. */
+template <int T> __device__ __forceinline__ void merge_unit(const attn_block<T> &b, int u, int d0)
+{
+    const attn_args *a = b.a;
+    const int units = a->shape.units, dim = a->kv.v_dim, base = range_of(b.first), begin = range_of(b.u->first[u]) - base,
+              end = b.u->last[u] - base + 1;
+    float acc[4] = {}, total = 0, most = -INFINITY;
+    for (int first = begin / ATTN_RANGE; first * ATTN_RANGE < end; first += 32) {
+        const int mine = first + b.lane;
+        const bool there = mine * ATTN_RANGE < end;
+        const float *at = b.parts + (uint64_t)mine * part_floats(a);
+        const float max = there ? __ldcg(at + u) : -INFINITY, sum = there ? __ldcg(at + units + u) : 0;
+        float up = max; /* the maximum up to this range */
+#pragma unroll
+        for (int apart = 1; apart < 32; apart *= 2) {
+            const float x = __shfl_up_sync(~0u, up, apart);
+            if (b.lane >= apart) up = fm_max(x, up);
+        }
+        const float before = __shfl_up_sync(~0u, up, 1);
+        soft now = {b.lane ? fm_max(before, most) : most, 0, NULL};
+        float keep, take;
+        soft_join(&now, max, &keep, &take);
+        for (int i = 0; i < 32 && (first + i) * ATTN_RANGE < end; i++) {
+            const float k = __shfl_sync(~0u, keep, i), t = __shfl_sync(~0u, take, i), s = __shfl_sync(~0u, sum, i);
+            const float *values = b.parts + (uint64_t)(first + i) * part_floats(a) + 2 * units + u * dim;
+            total = fmaf(s, t, total * k);
+            most = __shfl_sync(~0u, now.max, i);
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const int d = d0 + b.lane + 32 * j;
+                if (d < dim) acc[j] = fmaf(__ldcg(values + d), t, acc[j] * k);
+            }
+        }
+    }
+    float *to = a->out + ((int64_t)b.u->row[u] * a->o.u.attn.heads + b.u->head[u]) * dim;
+    float keep = 1, take;
+    soft now = {most, 0, NULL};
+    if (a->sinks) {
+        soft_join(&now, a->sinks[b.u->head[u]], &keep, &take);
+        total = fmaf(1, take, total * keep);
+    }
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        const int d = d0 + b.lane + 32 * j;
+        if (d < dim) to[d] = (a->sinks ? fmaf(0, 1, acc[j] * keep) : acc[j]) / total;
+    }
+}
+
+/* The last of `blocks` blocks merges what all have left. */
+template <int T> __device__ __forceinline__ void merge_parts(const attn_block<T> &b, int blocks)
+{
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        b.u->ends = atomicInc(&b.a->turns[b.y * (int)gridDim.x + (int)blockIdx.x], (unsigned)blocks - 1) == blocks - 1;
+        __threadfence();
+    }
+    __syncthreads();
+    if (!b.u->ends) return;
+    for (int u = b.warp; u < b.n; u += ATTN_WARPS)
+        for (int d = 0; d < b.a->kv.v_dim && b.u->last[u] >= range_of(b.u->first[u]); d += 128) merge_unit(b, u, d);
+    put_unseeing(b);
+}
+
+/* ---- units */
+
+/* The rows [from, to) of this block: of one sequence. */
+__device__ __forceinline__ void rows_of(const attn_args *a, const step_rows *rows, int *from, int *to)
+{
+    const int each = a->shape.rows, x = (int)blockIdx.x, k = x - a->shape.row_blocks, live = a->st->n[a->axis];
+    *from = *to = 0;
+    if (k >= a->st->n_seq) return;
+    const int at = k < 0 ? x * each : rows->seq_row[k];
+    if (at >= live || (k >= 0 && at % each == 0)) return;
+    const int end = rows->seq_row[rows->seq[at] + 1], next = (at / each + 1) * each;
+    if (k >= 0 && end <= at) return;
+    *from = at;
+    *to = end < next ? end : next;
+}
+
+/* Fills what is known of the units; false: the block has none. */
+template <int T> __device__ __forceinline__ bool take_units(attn_block<T> &b)
+{
+    const attn_args *a = b.a;
+    const int of = b.y / a->shape.chunks, each = a->shape.heads;
+    int row0, row1;
+    const attn_mask mask = mask_of(a);
+    rows_of(a, mask.rows, &row0, &row1);
+    b.kv = a->shape.first_kv + of;
+    const int head0 = attn_head_of(&a->o, a->per_kv, b.kv) + b.y % a->shape.chunks * each,
+              end = attn_head_of(&a->o, a->per_kv, b.kv + 1), heads = end - head0 < each ? end - head0 : each;
+    if (row0 >= row1 || heads <= 0) return false;
+    b.n = (row1 - row0) * heads;
+    b.seq = mask.rows->seq[row0];
+    const int u = (int)threadIdx.x;
+    if (u < a->shape.units) {
+        const bool there = u < b.n;
+        const int row = there ? row0 + u / heads : row0, head = head0 + (there ? u % heads : 0),
+                  own = mask.rows->pos[row];
+        b.u->row[u] = row;
+        b.u->head[u] = head;
+        b.u->own[u] = own;
+        b.u->first[u] = there ? attn_first(&mask, own) : INT32_MAX - ATTN_RANGE;
+        b.u->last[u] = there ? attn_last(&mask, b.seq, own) : -1;
+        b.u->slope[u] = a->bias && a->o.u.attn.bias != BIAS_BUCKETS ? a->bias[head] : 0;
+        b.u->max[u] = b.u->all_max[u] = -INFINITY;
+        b.u->sum[u] = b.u->all_sum[u] = 0;
+    }
+    __syncthreads();
+    b.first = INT32_MAX;
+    b.last = -1;
+    for (int i = 0; i < b.n; i++) {
+        b.first = b.u->first[i] < b.first ? b.u->first[i] : b.first;
+        b.last = b.u->last[i] > b.last ? b.u->last[i] : b.last;
+    }
+    return true;
+}
+
+template <int T> __device__ __forceinline__ void attention(const attn_args &a)
+{
+    extern __shared__ __align__(16) uint8_t dynamic[];
+    __shared__ attn_units units;
+    attn_block<T> b = {.a = &a, .shared = dynamic, .u = &units};
+    b.warp = (int)threadIdx.x / 32;
+    b.lane = (int)threadIdx.x % 32;
+    b.y = (int)blockIdx.y % a.shape.head_blocks;
+    if (!take_units(b)) return;
+    const int z = (int)blockIdx.y / a.shape.head_blocks, begin = range_of(b.first),
+              ranges = b.last < begin ? 0 : (b.last - begin) / ATTN_RANGE + 1,
+              shared = ranges < a.shape.splits ? ranges : a.shape.splits,
+              blocks = ranges > a.shape.slots || shared < 1 ? 1 : shared;
+    if (z >= blocks) return;
+    const uint64_t at = (uint64_t)(b.y * (int)gridDim.x + (int)blockIdx.x) * (uint64_t)a.shape.slots * part_floats(&a);
+    if (blocks > 1) b.parts = a.parts + at;
+    take_queries(b);
+    for (int i = z; i < ranges; i += blocks)
+        add_range(b, begin + i * ATTN_RANGE, b.parts ? b.parts + (uint64_t)i * part_floats(&a) : NULL);
+    if (b.parts) merge_parts(b, blocks);
+    else put_unseeing(b);
+}
+
+#define ATTN_KERNELS(name, type)                                                                                       \
+    extern "C" __global__ void __launch_bounds__(ATTN_THREADS, 2) cuda_attn_##name(const __grid_constant__ attn_args a)\
+    {                                                                                                                  \
+        attention<type>(a);                                                                                            \
+    }
+ATTN_TYPES(ATTN_KERNELS)

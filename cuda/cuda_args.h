@@ -2,6 +2,7 @@
  * that a kernel begins its work without a chain of loads. Kernels and host include it. */
 #pragma once
 #include "core/attn_mask.h"
+#include "core/kv_codes.h"
 #include "core/op.h"
 #include "core/step.h"
 #include "ops/held.h"
@@ -14,7 +15,7 @@ enum {
     QMAT_THREADS = 256,
     FMAT_THREADS = 256,
     RUN_THREADS = 512, /* at most */
-    ATTN_WARPS = 4,
+    ATTN_WARPS = 8,
     ATTN_THREADS = ATTN_WARPS * 32,
     PICK_THREADS = 256,
     ROW_THREADS = 128,
@@ -77,20 +78,73 @@ typedef struct run_args {
     run_step steps[RUN_STEPS];
 } run_args;
 
-/* ATTN: a row and head is a block of threads. Bytes of its dynamic shared memory: sums of values of the row and of each
- * warp, the query as floats and as codes. */
-static inline uint64_t attn_shared_bytes(int k_dim, int v_dim)
+/* ATTN. A block of threads has `units`: rows of one sequence, and those `heads` query heads that read one head of keys
+ * and values. Blocks along x have rows: the first `row_blocks` begin at every `rows`-th row, each of the others where a
+ * sequence begins; along y heads, and as often as `splits` says, each time for some of the ranges of keys. */
+typedef struct attn_shape {
+    int32_t units, heads, rows;                        /* units: a multiple of 8 */
+    int32_t row_blocks, head_blocks, first_kv, chunks; /* chunks: blocks along y of one head of keys */
+    int32_t tiles;                                     /* of a range, at a time */
+    int32_t splits, slots;                             /* slots: ranges of a block that fit in attn_args.parts */
+} attn_shape;
+
+/* Bytes in shared memory from its begin on where things of a block lie, and of all. */
+typedef struct attn_room {
+    int32_t query, query_row, query_plane; /* codes of a unit, a plane of bytes; floats: [k_dim][units] */
+    int32_t query_sums;                    /* [units][blocks of keys] */
+    int32_t share;                /* [tiles][blocks of values][planes][units][SHARE_ROW]; floats: [tiles][64][units] */
+    int32_t each, base, offset;   /* [tiles][blocks of values][units] */
+    int32_t max, sum, keep, take; /* [tiles][units] */
+    int32_t part;                 /* [units][v_dim], of a range so far; none where it is done at once */
+    int32_t bytes;
+} attn_room;
+
+enum { ATTN_TILES = 8, SHARE_ROW = 80 }; /* tiles of a range; bytes between units: no two in one bank */
+
+static inline attn_room attn_room_of(dtype type, int k_dim, int v_dim, const attn_shape *a)
 {
-    return (uint64_t)((1 + ATTN_WARPS) * v_dim + k_dim) * sizeof(float) + (uint64_t)(k_dim + 64) * 2 +
-           (uint64_t)(k_dim / 32 + 2) * sizeof(float);
+    attn_room s = {.query = 0};
+    const int n = a->units, tile = a->tiles * n * (int)sizeof(float);
+    const bool codes = kv_is_codes(type);
+    const int k_blocks = codes ? (int)kv_blocks(type, k_dim) : 0, v_blocks = codes ? (int)kv_blocks(type, v_dim) : 0,
+              planes = type == DTYPE_I16 ? 2 : 1;
+    int at = 0;
+    s.query_row = (int)(kv_padded(type, k_dim, false) + 31) / 32 * 32 + 16;
+    s.query_plane = s.query_row * n;
+    at += codes ? s.query_plane * planes : k_dim * n * (int)sizeof(float);
+    s.query_sums = at;
+    at += (n * k_blocks + 3) / 4 * 16;
+    s.share = at;
+    at += codes ? a->tiles * v_blocks * planes * n * SHARE_ROW : tile * PAGE_TOKENS;
+    int32_t *const of_block[] = {&s.each, &s.base, &s.offset}, *const of_tile[] = {&s.max, &s.sum, &s.keep, &s.take};
+    for (int i = 0; i < 3; i++) {
+        *of_block[i] = at;
+        at += tile * v_blocks;
+    }
+    for (int i = 0; i < 4; i++) {
+        *of_tile[i] = at;
+        at += tile;
+    }
+    s.part = at;
+    s.bytes = at + (a->tiles < ATTN_TILES ? n * v_dim * (int)sizeof(float) : 0);
+    return s;
 }
+
+/* X(name, dtype) of a cache, keys and values alike. */
+#define ATTN_TYPES(X) X(f32, DTYPE_F32) X(f16, DTYPE_F16) X(i16, DTYPE_I16) X(q8, DTYPE_Q8_B64) X(q4, DTYPE_Q4_B32)
 
 typedef struct attn_args {
     const step *st;
     const float *q, *bias, *sinks, *table; /* bias: slopes, or values by bucket */
     float *out;
+    float *parts;    /* of blocks: [slots] of a maximum and a sum [units], and sums of values [units][v_dim] */
+    uint32_t *turns; /* of blocks: how many of those that share ranges are done; 0 between launches */
     kv_store kv;
     op o;
+    attn_shape shape;
+    attn_room at;
+    kv_codes kf, vf;
+    uint64_t k_tile, v_tile; /* bytes */
     int32_t group, axis, key_axis, reach, per_kv;
 } attn_args;
 

@@ -1,20 +1,77 @@
-/* cuda_attn.c - ATTN by a kernel of attn.cuh: its parameters, and the blocks that a step takes. */
+/* cuda_attn.c - ATTN by the kernel of attn.cuh: its parameters, and how blocks share rows, heads and ranges of keys.
+ *
+ * Shapes depend on numbers of rows alone, as graphs do; how many keys there are, blocks see for themselves. */
 #include "cuda/cuda_args.h"
 #include "cuda/cuda_state.h"
 
-enum { SHARED_MAX = 40 << 10 }; /* bytes of dynamic shared memory that every device gives without being asked */
+/* Bytes of dynamic shared memory that every device gives without being asked. Blocks that keep a large device busy.
+ * Rows up to which a block has the units of one tensor instruction. Rows of which a step may have more sequences than
+ * its blocks of rows begin. */
+enum { SHARED_MAX = 44 << 10, BLOCKS = 264, SPLITS = 32, FEW_ROWS = 64, SEQUENCES = 256 };
+
+static int blocks_of(int n, int each) { return (n + each - 1) / each; }
+
+/* Units and tiles at a time that fit into shared memory; false: none do. */
+static bool fit_shape(const kv_store *kv, attn_shape *a)
+{
+    for (; a->units >= 8; a->units /= 2)
+        for (a->tiles = ATTN_TILES; a->tiles * a->units >= 8; a->tiles /= 2)
+            if (attn_room_of(kv->k_type, kv->k_dim, kv->v_dim, a).bytes <= SHARED_MAX) return true;
+    return false;
+}
+
+/* Blocks for `rows` rows of all heads of an op. */
+static bool choose_shape(const cuda_device *d, const op *o, int rows, attn_shape *a, cuda_grid *g)
+{
+    const kv_store *kv = &d->kv[o->state];
+    const int per_kv = attn_per_kv(o, kv->heads), last = o->u.attn.head0 + o->u.attn.heads - 1;
+    a->units = rows > FEW_ROWS ? 16 : 8;
+    if (!fit_shape(kv, a)) return false;
+    a->heads = per_kv < a->units ? per_kv : a->units;
+    a->rows = a->units / a->heads;
+    a->chunks = blocks_of(per_kv, a->heads);
+    a->first_kv = o->u.attn.head0 / per_kv;
+    a->row_blocks = blocks_of(rows, a->rows);
+    const int heads = (last / per_kv - a->first_kv + 1) * a->chunks, groups = rows * heads,
+              more = a->rows == 1 || rows == 1 ? 0
+                     : rows < SEQUENCES        ? rows
+                                               : SEQUENCES;
+    const uint64_t floats = (uint64_t)a->units * (uint64_t)(2 + kv->v_dim), x = (uint64_t)(a->row_blocks + more),
+                   there = d->scratch_floats * (uint64_t)d->scratch_workers;
+    a->splits = groups >= BLOCKS ? 1 : BLOCKS / groups < SPLITS ? BLOCKS / groups : SPLITS;
+    const uint64_t slots = there / (floats * x * (uint64_t)heads);
+    a->slots = slots < INT32_MAX ? (int32_t)slots : INT32_MAX;
+    if (x * (uint64_t)heads > CUDA_TURNS) a->splits = 1;
+    a->head_blocks = heads;
+    *g = (cuda_grid){(int64_t)x, heads * a->splits, ATTN_THREADS,
+                     (uint64_t)attn_room_of(kv->k_type, kv->k_dim, kv->v_dim, a).bytes};
+    return true;
+}
+
+/* NULL: there is none for these types. */
+static cu_function kernel_of(const cuda_device *d, const kv_store *kv)
+{
+#define X(name, type)                                                                                                  \
+    if (kv->k_type == (type) && kv->v_type == (type)) return d->w->kernels.attn_##name;
+    ATTN_TYPES(X)
+#undef X
+    return NULL;
+}
 
 int cuda_attn_start(cuda_device *d, const cuda_segment *s, const step *st, const op *o, bool *done, err *e)
 {
     const program *p = d->p;
     const kv_store *kv = &d->kv[o->state];
     const bool buckets = o->u.attn.bias == BIAS_BUCKETS;
+    cuda_grid grid;
     attn_args a = {.st = cuda_step_at(s),
                    .q = cuda_at(d, s, o->in[ATTN_Q]),
                    .bias = cuda_at(d, s, o->in[ATTN_BIAS]),
                    .sinks = cuda_at(d, s, o->in[ATTN_SINKS]),
                    .table = cuda_at(d, s, o->in[ATTN_TABLE]),
                    .out = cuda_at(d, s, o->out),
+                   .parts = (float *)(uintptr_t)d->scratch,
+                   .turns = (uint32_t *)(uintptr_t)d->turns,
                    .kv = *kv,
                    .o = *o,
                    .group = p->states[o->state].group,
@@ -22,8 +79,13 @@ int cuda_attn_start(cuda_device *d, const cuda_segment *s, const step *st, const
                    .key_axis = p->states[o->state].axis,
                    .reach = buckets ? (int)(tensor_count(&p->tensors[o->in[ATTN_TABLE]]) / 2) : 0,
                    .per_kv = attn_per_kv(o, kv->heads)};
-    const cuda_grid grid = {(int64_t)st->n[a.axis] * o->u.attn.heads, 1, ATTN_THREADS,
-                            attn_shared_bytes(kv->k_dim, kv->v_dim)};
-    *done = grid.shared_bytes <= SHARED_MAX;
-    return *done ? cuda_launch_grid(&d->q, d->w->kernels.attn, grid, (void *[]){&a}, e) : OK;
+    const cu_function of = kernel_of(d, kv);
+    *done = of && choose_shape(d, o, st->n[a.axis], &a.shape, &grid);
+    if (!*done) return OK;
+    a.at = attn_room_of(kv->k_type, kv->k_dim, kv->v_dim, &a.shape);
+    a.kf = kv_codes_of(kv->k_type, kv->k_dim, false);
+    a.vf = kv_codes_of(kv->v_type, kv->v_dim, true);
+    a.k_tile = kv->k_page / (uint64_t)kv->heads;
+    a.v_tile = kv->v_page / (uint64_t)kv->heads;
+    return cuda_launch_grid(&d->q, of, grid, (void *[]){&a}, e);
 }

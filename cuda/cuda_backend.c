@@ -179,6 +179,13 @@ static int open_slots(cuda_device *d, err *e)
     return rc;
 }
 
+static int open_turns(cuda_device *d, err *e)
+{
+    static const uint32_t none[CUDA_TURNS];
+    int rc = cuda_take(&d->q, sizeof none, "counters", &d->turns, e);
+    return rc ? rc : cuda_send(&d->q, d->turns, none, sizeof none, e);
+}
+
 static void cuda_close(dev *of)
 {
     if (!of) return;
@@ -187,7 +194,8 @@ static void cuda_close(dev *of)
     cuda_wide_close(d);
     for (uint32_t i = 0; d->ropes && i < d->p->n_rope * CUDA_VARIANTS; i++)
         cuda_give(&d->q, &d->ropes[i].at, d->ropes[i].bytes);
-    cu_address *const taken[] = {&d->scratch, &d->program, &d->rope_variants, &d->slot_memory, &d->constants};
+    cu_address *const taken[] = {&d->scratch,       &d->turns,       &d->program,
+                                 &d->rope_variants, &d->slot_memory, &d->constants};
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) cuda_give(&d->q, taken[i], 0);
     for (int g = 0; g < GROUP_MAX; g++) cuda_give(&d->q, &d->pages[g], 0);
     cuda_block_free(&d->q, &d->stage);
@@ -217,6 +225,7 @@ static int cuda_open(dev **out, weight_set *of, const program *p, const int max_
     int rc = cuda_queue_open(&d->q, d->w->q.cu, d->w->ordinal, e);
     if (!rc && (!d->kv || !d->slots || !d->ropes)) rc = err_memory(e, "a CUDA device");
     if (!rc) rc = cuda_take(&d->q, scratch_bytes(p), "scratch space", &d->scratch, e);
+    if (!rc) rc = open_turns(d, e);
     for (int g = 0; g < GROUP_MAX && !rc; g++) rc = open_pages(d, g, e);
     if (!rc) rc = open_slots(d, e);
     if (!rc) rc = cuda_wide_open(d, e);

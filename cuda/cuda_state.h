@@ -12,7 +12,10 @@
 
 /* Kernels besides those of ops: X(name), in definitions.cu; in fast.cu. */
 #define CUDA_MOVE_LIST(X) X(move_in) X(move_out) X(columns_in)
-#define CUDA_FAST_LIST(X) X(rows) X(heads) X(attn) X(pick) X(embed) X(wide_weights) X(wide_rows) X(wide_end)
+#define CUDA_FAST_LIST(X)                                                                                              \
+    X(rows)                                                                                                            \
+    X(heads)                                                                                                           \
+    X(attn_f32) X(attn_f16) X(attn_i16) X(attn_q8) X(attn_q4) X(pick) X(embed) X(wide_weights) X(wide_rows) X(wide_end)
 /* Of those of matrices there are two: for one row of activations, and for up to CUDA_FAST_ROWS. */
 enum { CUDA_FAST_ROWS = 8, CUDA_FAST_WAYS = 2, CUDA_FLOATS = 3 };
 
@@ -72,6 +75,8 @@ typedef struct cuda_wide {
     bool due; /* the step has so many rows: no graph of rounded numbers stands for it */
 } cuda_wide;
 
+enum { CUDA_TURNS = 1024 };
+
 typedef struct cuda_device {
     cuda_queue q;
     cuda_wide wide;
@@ -84,6 +89,7 @@ typedef struct cuda_device {
     slot_store *slots; /* [n_state] likewise */
     cuda_rope *ropes;  /* [n_rope][CUDA_VARIANTS] */
     cu_address pages[GROUP_MAX], slot_memory, scratch;
+    cu_address turns; /* [CUDA_TURNS] counters of blocks that wait for each other's results; 0 between launches */
     uint64_t page_bytes[GROUP_MAX], scratch_floats;
     int scratch_workers;
     cu_address program, rope_variants; /* the program, and its rope variants, on the device */

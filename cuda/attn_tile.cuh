@@ -1,0 +1,351 @@
+/* attn_tile.cuh - one tile of 64 keys and values for eight queries, by a warp: scores, softmax of the tile, sums of
+ * values, in the bits of ops/def_attn.c.
+ *
+ * Lane 4 g + t has the keys 4 g … 4 g + 3 and 32 + 4 g … 32 + 4 g + 3 for the queries 2 t and 2 t + 1, sixteen scores.
+ * So keys lie in memory as a tensor instruction wants them, whose rows are keys and whose columns are queries: a word
+ * of a tile is four bytes of one key, and 16 bytes are words of four products. Codes of 16 bits are two planes of bytes
+ * each, of which four products are added. Values likewise: rows are elements, and sums go over keys. Integers are exact
+ * in any order; each chain of floats is in one lane. */
+#pragma once
+#include "cuda/cuda_args.h"
+
+extern "C" {
+#include "src/ops/def_attn.c"
+}
+
+typedef struct tile_scores {
+    float of[4][4]; /* [i][c]: key 4 g + i, from c = 2 on 32 more; query 2 t + c % 2 */
+} tile_scores;
+__device__ __forceinline__ int score_key(int lane, int i, int c) { return c / 2 * 32 + lane / 4 * 4 + i; }
+
+typedef struct mma_sums {
+    int32_t n[4];
+} mma_sums;
+
+template <bool A_SIGNED, bool B_SIGNED>
+__device__ __forceinline__ void mma_bytes(mma_sums &c, uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
+                                          uint32_t b1)
+{
+#define MMA(a, b)                                                                                                      \
+    asm("mma.sync.aligned.m16n8k32.row.col.s32." a "." b ".s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"  \
+        : "+r"(c.n[0]), "+r"(c.n[1]), "+r"(c.n[2]), "+r"(c.n[3])                                                       \
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1))
+    if constexpr (A_SIGNED && B_SIGNED) MMA("s8", "s8");
+    else if constexpr (A_SIGNED) MMA("s8", "u8");
+    else if constexpr (B_SIGNED) MMA("u8", "s8");
+    else MMA("u8", "u8");
+#undef MMA
+}
+
+/* The same over half as much of k. */
+template <bool A_SIGNED, bool B_SIGNED>
+__device__ __forceinline__ void mma_half(mma_sums &c, uint32_t a0, uint32_t a1, uint32_t b0)
+{
+#define MMA(a, b)                                                                                                      \
+    asm("mma.sync.aligned.m16n8k16.row.col.s32." a "." b ".s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"           \
+        : "+r"(c.n[0]), "+r"(c.n[1]), "+r"(c.n[2]), "+r"(c.n[3])                                                       \
+        : "r"(a0), "r"(a1), "r"(b0))
+    if constexpr (A_SIGNED && B_SIGNED) MMA("s8", "s8");
+    else if constexpr (A_SIGNED) MMA("s8", "u8");
+    else if constexpr (B_SIGNED) MMA("u8", "s8");
+    else MMA("u8", "u8");
+#undef MMA
+}
+
+__device__ __forceinline__ uint32_t low_bytes(uint32_t a, uint32_t b) { return __byte_perm(a, b, 0x6420); }
+__device__ __forceinline__ uint32_t high_bytes(uint32_t a, uint32_t b) { return __byte_perm(a, b, 0x7531); }
+/* The sum of products whose digits of 8 bits were multiplied apart. */
+__device__ __forceinline__ int32_t sum_planes(int32_t low, int32_t mixed, int32_t high)
+{
+    return (int32_t)((uint32_t)low + ((uint32_t)mixed << 8) + ((uint32_t)high << 16));
+}
+__device__ __forceinline__ uint32_t word_of(uint4 w, int i) { return i == 0 ? w.x : i == 1 ? w.y : i == 2 ? w.z : w.w; }
+__device__ __forceinline__ uint32_t shared_word(const uint8_t *at) { return *(const uint32_t *)at; }
+
+/* Four f16 from `at` on. */
+__device__ __forceinline__ void halves_at(const uint16_t *at, float to[4])
+{
+    const uint2 w = __ldg((const uint2 *)at);
+    to[0] = half_float((uint16_t)w.x);
+    to[1] = half_float((uint16_t)(w.x >> 16));
+    to[2] = half_float((uint16_t)w.y);
+    to[3] = half_float((uint16_t)(w.y >> 16));
+}
+/* Of the lane's eight keys: [c / 2][i]. */
+__device__ __forceinline__ void key_halves(const uint16_t *at, int lane, float to[2][4])
+{
+    halves_at(at + lane / 4 * 4, to[0]);
+    halves_at(at + 32 + lane / 4 * 4, to[1]);
+}
+
+/* ---- scores: keys times queries, of codes without the scale of the query */
+
+/* Words of row `r` of a tile of keys: of the lane's first four keys, of the others. */
+__device__ __forceinline__ void key_words(const uint8_t *keys, int r, int rows, int lane, uint4 to[2])
+{
+    const uint4 *at = (const uint4 *)keys + r * (PAGE_TOKENS / 4) + lane / 4;
+    to[0] = to[1] = make_uint4(0, 0, 0, 0);
+    if (r < rows) {
+        to[0] = __ldg(at);
+        to[1] = __ldg(at + 8);
+    }
+}
+
+/* Codes of 8 or 4 bits; q: those of this lane's query, g. */
+template <int BITS>
+__device__ __forceinline__ void scores_bytes(const kv_codes *f, uint8_t *keys, const uint8_t *q, const float *sums,
+                                             int lane, tile_scores *to)
+{
+    constexpr int steps = BITS == 8 ? 2 : 1, each = BITS == 8 ? 8 : 4; /* of a block; rows of words of a step */
+    const int t = lane % 4, rows = (int)f->bytes / (PAGE_TOKENS * 4), blocks = (int)f->blocks;
+#pragma unroll 1
+    for (int b = 0; b < blocks; b++) {
+        mma_sums n[4] = {};
+#pragma unroll 1
+        for (int s = b * steps; s < b * steps + steps; s++) {
+            uint4 near[2], far[2];
+            key_words(keys, s * each + t, rows, lane, near);
+            if constexpr (BITS == 8) key_words(keys, s * each + 4 + t, rows, lane, far);
+            const uint8_t *at = q + s * 32 + t * (BITS == 8 ? 4 : 8);
+            const uint32_t b0 = shared_word(at), b1 = shared_word(at + (BITS == 8 ? 16 : 4));
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const uint32_t w0 = word_of(near[0], i), w1 = word_of(near[1], i);
+                if constexpr (BITS == 8)
+                    mma_bytes<false, true>(n[i], w0, w1, word_of(far[0], i), word_of(far[1], i), b0, b1);
+                else
+                    mma_bytes<false, true>(n[i], w0 & 0x0f0f0f0fu, w1 & 0x0f0f0f0fu, w0 >> 4 & 0x0f0f0f0fu,
+                                           w1 >> 4 & 0x0f0f0f0fu, b0, b1);
+            }
+        }
+        float scale[2][4], base[2][4];
+        key_halves(kv_scales(f, keys) + b * PAGE_TOKENS, lane, scale);
+        key_halves(kv_bases(f, keys) + b * PAGE_TOKENS, lane, base);
+        const float of[2] = {sums[2 * t * blocks + b], sums[(2 * t + 1) * blocks + b]};
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+#pragma unroll
+            for (int c = 0; c < 4; c++) {
+                to->of[i][c] = fmaf(base[c / 2][i], of[c % 2], to->of[i][c]);
+                to->of[i][c] = fmaf((float)n[i].n[c], scale[c / 2][i], to->of[i][c]);
+            }
+    }
+}
+
+/* Codes of 16 bits: two planes of bytes of keys, and of queries, `plane` bytes apart. Keys 4 g + 2 p + 0 and 1 of each
+ * half: all at once would take more registers than there are. */
+__device__ __forceinline__ void scores_words(const kv_codes *f, uint8_t *keys, const uint8_t *q, int plane, int lane,
+                                             tile_scores *to)
+{
+    const int t = lane % 4, rows = (int)f->bytes / (PAGE_TOKENS * 4);
+#pragma unroll
+    for (int p = 0; p < 2; p++) {
+        const uint2 *from = (const uint2 *)keys + lane / 4 * 2 + p;
+        mma_sums low[2] = {}, mixed[2] = {}, high[2] = {};
+#pragma unroll 1
+        for (int s = 0; s * 8 < rows; s++) {
+            uint2 w[2][2];
+#pragma unroll
+            for (int k = 0; k < 2; k++) {
+                const int r = s * 8 + 2 * t + k;
+                w[k][0] = r < rows ? __ldg(from + r * (PAGE_TOKENS / 2)) : make_uint2(0, 0);
+                w[k][1] = r < rows ? __ldg(from + r * (PAGE_TOKENS / 2) + PAGE_TOKENS / 4) : make_uint2(0, 0);
+            }
+            const uint32_t l = shared_word(q + s * 16 + t * 4), h = shared_word(q + s * 16 + t * 4 + plane);
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                uint32_t a[2][2];
+#pragma unroll
+                for (int k = 0; k < 2; k++) {
+                    const uint32_t even = i ? w[0][k].y : w[0][k].x, odd = i ? w[1][k].y : w[1][k].x;
+                    a[0][k] = low_bytes(even, odd);
+                    a[1][k] = high_bytes(even, odd);
+                }
+                mma_half<false, false>(low[i], a[0][0], a[0][1], l);
+                mma_half<false, true>(mixed[i], a[0][0], a[0][1], h);
+                mma_half<true, false>(mixed[i], a[1][0], a[1][1], l);
+                mma_half<true, true>(high[i], a[1][0], a[1][1], h);
+            }
+        }
+        float scale[2][4];
+        key_halves(kv_scales(f, keys), lane, scale);
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+#pragma unroll
+            for (int c = 0; c < 4; c++)
+                to->of[2 * p + i][c] = (float)sum_planes(low[i].n[c], mixed[i].n[c], high[i].n[c]) * scale[c / 2][2 * p + i];
+    }
+}
+
+/* Floats: q has element d of the lane's two queries at q[d * units]. */
+template <bool HALF>
+__device__ __forceinline__ void scores_floats(const uint8_t *keys, int dim, const float *q, int units, int lane,
+                                              tile_scores *to)
+{
+    const int at = lane / 4 * 4;
+#pragma unroll 4
+    for (int d = 0; d < dim; d++) {
+        const float2 of = *(const float2 *)(q + d * units);
+        float k[2][4];
+        if constexpr (HALF) {
+            key_halves((const uint16_t *)keys + d * PAGE_TOKENS, lane, k);
+        } else {
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const float4 w = __ldg((const float4 *)((const float *)keys + d * PAGE_TOKENS + 32 * h + at));
+                k[h][0] = w.x, k[h][1] = w.y, k[h][2] = w.z, k[h][3] = w.w;
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+#pragma unroll
+            for (int c = 0; c < 4; c++) to->of[i][c] = fmaf(c % 2 ? of.y : of.x, k[c / 2][i], to->of[i][c]);
+    }
+}
+
+__device__ __forceinline__ float warp_max(float x)
+{
+#pragma unroll
+    for (int apart = 16; apart; apart /= 2) x = fm_max(__shfl_xor_sync(~0u, x, apart), x);
+    return x;
+}
+
+/* ---- over the lanes that have keys of one query */
+__device__ __forceinline__ float keys_max(float x)
+{
+#pragma unroll
+    for (int apart = 4; apart < 32; apart *= 2) x = fm_max(__shfl_xor_sync(~0u, x, apart), x);
+    return x;
+}
+__device__ __forceinline__ int keys_add(int x)
+{
+#pragma unroll
+    for (int apart = 4; apart < 32; apart *= 2) x += __shfl_xor_sync(~0u, x, apart);
+    return x;
+}
+/* Is it so in one of them? */
+__device__ __forceinline__ bool keys_any(bool x, int lane)
+{
+    return (__ballot_sync(~0u, x) & 0x11111111u << lane % 4) != 0;
+}
+
+/* A sum as sixteen lanes: x of the keys of the lane's query, 0 where it sees none. */
+__device__ __forceinline__ float keys_fold(const float x[2][4], int lane)
+{
+    float sum[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const float near = __shfl_xor_sync(~0u, x[0][i], 16), far = __shfl_xor_sync(~0u, x[1][i], 16);
+        const bool first = lane < 16;
+        sum[i] = (first ? x[0][i] : near) + (first ? near : x[0][i]);
+        sum[i] = sum[i] + (first ? x[1][i] : far);
+        sum[i] = sum[i] + (first ? far : x[1][i]);
+        sum[i] = sum[i] + __shfl_xor_sync(~0u, sum[i], 8);
+        sum[i] = sum[i] + __shfl_xor_sync(~0u, sum[i], 4);
+    }
+    return (sum[0] + sum[2]) + (sum[1] + sum[3]);
+}
+
+/* ---- values */
+
+/* What a block of values makes of weights w of a query, keys [from, to) of the tile: bytes or words, to be multiplied by
+ * the codes of values. */
+typedef struct tile_shares {
+    uint32_t word[2][2]; /* [plane][c / 2]: of four keys */
+    float each;          /* without the factor of the tile */
+    float base;          /* times the sum of bases and that factor: an offset */
+    int bases;
+} tile_shares;
+
+template <int BITS>
+__device__ __forceinline__ tile_shares shares_of(const kv_codes *f, const float scale[2][4], const float base[2][4],
+                                                 const int w[2][4], int from, int to, int lane)
+{
+    tile_shares s = {};
+    float most = 0, most_base = 0;
+    bool odd = false;
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int key = score_key(lane, i, 2 * h);
+            if (key < from || key >= to) continue;
+            most = fm_max(scale[h][i], most);
+            odd = odd || !(fabsf(scale[h][i]) < INFINITY);
+            if (BITS == 4) most_base = fm_max(fabsf(base[h][i]), most_base);
+        }
+    most = keys_max(most);
+    if (BITS == 4) most_base = keys_max(most_base);
+    const bool bad = keys_any(odd, lane);
+    const float up = most > 0 && !bad ? (float)f->weight_top / most : 0,
+                base_up = most_base > 0 && !bad ? BASE_TOP / most_base : 0;
+    s.each = bad ? NAN : most / f->weight_unit;
+    s.base = most_base * (0x1p-15f / BASE_TOP);
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int key = score_key(lane, i, 2 * h);
+            const bool there = key >= from && key < to;
+            const int by = bad || !there ? 0 : (int)rintf(scale[h][i] * up);
+            if (BITS == 16) {
+                const uint32_t share = (uint32_t)kv_weight_word(w[h][i], by);
+                s.word[0][h] |= (share & 255) << 8 * i;
+                s.word[1][h] |= share >> 8 << 8 * i;
+            } else {
+                s.word[0][h] |= (uint32_t)kv_weight_byte(w[h][i], by) << 8 * i;
+                if (BITS == 4 && !bad && there) s.bases += w[h][i] * (int)rintf(base[h][i] * base_up);
+            }
+        }
+    if (BITS == 4) s.bases = keys_add(s.bases);
+    return s;
+}
+
+/* Sums over the keys of a tile of shares times codes, of 16 elements (of 4 bits: 32, 16 of each nibble) and eight
+ * queries: element 2 g + c / 2 (nibble 1: 16 more), query 2 t + c % 2. at: of the tile and the first element's word;
+ * width: words of four keys; share: of the lane's query g. */
+template <int BITS>
+__device__ __forceinline__ void value_sums(const uint8_t *at, int width, const uint8_t *share, int plane, int lane,
+                                           mma_sums n[2])
+{
+    const int g = lane / 4, t = lane % 4;
+    const uint2 *words = (const uint2 *)at + g;
+    n[0] = n[1] = {};
+    if constexpr (BITS == 16) {
+        mma_sums low = {}, mixed = {}, high = {};
+#pragma unroll
+        for (int s = 0; s < 2; s++) {
+            uint2 w[4];
+#pragma unroll
+            for (int k = 0; k < 4; k++) w[k] = __ldg(words + (s * 16 + k / 2 * 8 + 2 * t + k % 2) * (width / 2));
+            const uint32_t l[4] = {low_bytes(w[0].x, w[1].x), low_bytes(w[0].y, w[1].y), low_bytes(w[2].x, w[3].x),
+                                   low_bytes(w[2].y, w[3].y)},
+                           h[4] = {high_bytes(w[0].x, w[1].x), high_bytes(w[0].y, w[1].y), high_bytes(w[2].x, w[3].x),
+                                   high_bytes(w[2].y, w[3].y)};
+            const uint8_t *by = share + s * 32 + t * 4;
+            const uint32_t l0 = shared_word(by), l1 = shared_word(by + 16), h0 = shared_word(by + plane),
+                           h1 = shared_word(by + plane + 16);
+            mma_bytes<false, false>(low, l[0], l[1], l[2], l[3], l0, l1);
+            mma_bytes<false, false>(mixed, l[0], l[1], l[2], l[3], h0, h1);
+            mma_bytes<true, false>(mixed, h[0], h[1], h[2], h[3], l0, l1);
+            mma_bytes<true, false>(high, h[0], h[1], h[2], h[3], h0, h1);
+        }
+#pragma unroll
+        for (int c = 0; c < 4; c++) n[0].n[c] = sum_planes(low.n[c], mixed.n[c], high.n[c]);
+    } else {
+#pragma unroll
+        for (int s = 0; s < 2; s++) {
+            const uint2 a = __ldg(words + (s * 8 + t) * (width / 2)), b = __ldg(words + (s * 8 + 4 + t) * (width / 2));
+            const uint8_t *by = share + s * 32 + t * 4;
+            const uint32_t b0 = shared_word(by), b1 = shared_word(by + 16);
+            if constexpr (BITS == 8) {
+                mma_bytes<true, false>(n[0], a.x, a.y, b.x, b.y, b0, b1);
+            } else {
+                mma_bytes<false, false>(n[0], a.x & 0x0f0f0f0fu, a.y & 0x0f0f0f0fu, b.x & 0x0f0f0f0fu,
+                                        b.y & 0x0f0f0f0fu, b0, b1);
+                mma_bytes<false, false>(n[1], a.x >> 4 & 0x0f0f0f0fu, a.y >> 4 & 0x0f0f0f0fu, b.x >> 4 & 0x0f0f0f0fu,
+                                        b.y >> 4 & 0x0f0f0f0fu, b0, b1);
+            }
+        }
+    }
+}
