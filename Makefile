@@ -85,8 +85,8 @@ endif
 
 .DEFAULT_GOAL := all
 .PHONY: all help config setup setup-cuda demo test check pairs weather asan ubsan tsan debug test-aarch64 test-cuda \
-  test-devices test-page lint format fuzz bench bench-model oracle netlab netlab-tools install install-strip deb \
-  uninstall clean FORCE
+  test-devices gpu-kit test-page lint format fuzz bench bench-model oracle netlab netlab-tools install install-strip \
+  deb uninstall clean FORCE
 .SECONDARY:
 
 all: $(BUILD)/inferflow ## build build/inferflow (the default)
@@ -160,7 +160,7 @@ define image
 $(BUILD)/gen/%.$(1).$(2): cuda/%.cu $(BUILD)/nvcc
 	@mkdir -p $$(@D)
 	$$(call say,NVCC,$$@)
-	$$(Q)$$(NVCC) -$(2) -arch=$(1) $$(NVCC_FLAGS) -MMD -MT $$@ -MF $$@.d -o $$@.new $$< && mv $$@.new $$@
+	$$(Q)$$(NVCC) -$(2) -arch=$(1) $$(NVCC_FLAGS) -MMD -MP -MT $$@ -MF $$@.d -o $$@.new $$< && mv $$@.new $$@
 endef
 $(foreach arch,$(CUDA_KINDS),$(eval $(call image,$(arch),cubin)))
 $(foreach arch,$(CUDA_PTX),$(eval $(call image,$(arch),ptx)))
@@ -200,6 +200,8 @@ $(BUILD)/gpu/libcublas.so.13: tests/gpu/blas/standin.c $(BUILD)/gpu/gemm.ptx $(B
 	  -L$(BUILD)/gpu -l:libcuda.so.1
 GPU_TESTS = $(filter $(BUILD)/tests/t_gpu_% $(BUILD)/tests/t_cuda_%,$(TESTS))
 $(GPU_TESTS): $(BUILD)/gpu/libcuda.so.1 $(if $(filter-out 0,$(CUDA)),$(BUILD)/gpu/libcublas.so.13)
+
+GPU_KIT := t_gpu_forms t_cuda_models t_plan_devices
 
 PAIRS = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/pairs/*.c))
 $(BUILD)/pairs: $(PAIRS) $(BUILD)/libinferflow.a
@@ -268,6 +270,17 @@ run-fuzz_%: $(BUILD)/fuzz/bin/fuzz_%
 $(BUILD)/make_llama: tools/make_llama.c src/base/half.h
 	@mkdir -p $(@D)
 	cc -O2 -Wall -Isrc -o $@ $<
+
+# What a machine with an NVIDIA driver alone needs to check and to measure the CUDA backend.
+$(BUILD)/gpu/facts.ptx: tools/gpu_kit/facts.cu
+	@mkdir -p $(@D)
+	$(call say,NVCC,$@)
+	$(Q)$(NVCC) -ptx -arch=compute_80 $(NVCC_FLAGS) -o $@ $<
+$(BUILD)/gpu_facts: tools/gpu_kit/facts.c $(BUILD)/gpu/facts.ptx $(BUILD)/libinferflow.a
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(FLAGS) $(INCLUDE) -DFACTS_PTX='"$(BUILD)/gpu/facts.ptx"' -o $@ $< $(BUILD)/libinferflow.a $(LINK) $(LDLIBS)
+gpu-kit: all $(BUILD)/make_llama $(BUILD)/gpu_facts $(GPU_KIT:%=$(BUILD)/tests/%) ## tests and benchmarks for a GPU
+	tools/gpu_kit/pack.sh $(BUILD) $(GPU_KIT)
 
 bench-model: $(BUILD)/make_llama ## write 2.2 GB of random Llama weights (f16) for make bench BENCH='-m build/llama-1b'
 	$< $(BUILD)/llama-1b
