@@ -122,7 +122,11 @@ static int read_weights(weight_set *of, err *e)
     return cuda_weights_send(w, e);
 }
 
-static uint64_t weight_bytes(const weight_set *w) { return weights_at(w)->q.held; }
+static uint64_t weight_bytes(const weight_set *of)
+{
+    const cuda_weights *w = weights_at(of);
+    return w->weights ? w->q.held : cuda_weights_take(w->p, w->wanted);
+}
 
 static const char *cuda_isa(const weight_set *w) { return weights_at(w)->isa; }
 
@@ -266,6 +270,7 @@ static void cuda_discard(dev *of, segment *s)
     if (c) {
         cuda_graphs_drop(d, c);
         cuda_launches_free(c);
+        if (c->act) d->activations -= s->act_bytes;
         cuda_give(&d->q, &c->act, s->act_bytes);
         cuda_give(&d->q, &c->run, 0);
         cuda_block_free(&d->q, &c->step);
@@ -283,6 +288,7 @@ static int cuda_compile(dev *of, segment *s, err *e)
     int rc = cuda_launches_make(c, s, e);
     if (!rc) rc = cuda_program_send(d, s->p, e);
     if (!rc) rc = cuda_take(&d->q, s->act_bytes, "activations", &c->act, e);
+    if (!rc) d->activations += s->act_bytes;
     return rc ? rc : cuda_run_send(d, c, e);
 }
 
@@ -382,7 +388,7 @@ static int cuda_start(dev *of, const segment *s, uint32_t stretch, const step *s
 
 static int cuda_step_wait(dev *d, err *e) { return cuda_wait(&cuda_device_of(d)->q, e); }
 
-static uint64_t cuda_held_bytes(const dev *d) { return cuda_device_at(d)->q.held; }
+static uint64_t cuda_held_bytes(const dev *d) { return cuda_device_at(d)->q.held - cuda_device_at(d)->activations; }
 
 const backend cuda_backend = {
     .name = "cuda",
@@ -396,6 +402,7 @@ const backend cuda_backend = {
     .weights_read = read_weights,
     .weights_close = close_weights,
     .weight_bytes = weight_bytes,
+    .weights_take = cuda_weights_take,
     .isa = cuda_isa,
     .exact_note = cuda_exact_note,
     .budget = cuda_budget,

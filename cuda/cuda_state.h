@@ -89,7 +89,8 @@ typedef struct cuda_device {
     slot_store *slots; /* [n_state] likewise */
     cuda_rope *ropes;  /* [n_rope][CUDA_VARIANTS] */
     cu_address pages[GROUP_MAX], slot_memory, scratch;
-    cu_address turns; /* [CUDA_TURNS] counters of blocks that wait for each other's results; 0 between launches */
+    cu_address turns;     /* [CUDA_TURNS] counters of blocks that wait for each other's results; 0 between launches */
+    uint64_t activations; /* bytes of q.held: arenas of segments */
     uint64_t page_bytes[GROUP_MAX], scratch_floats;
     int scratch_workers;
     cu_address program, rope_variants; /* the program, and its rope variants, on the device */
@@ -210,6 +211,7 @@ int cuda_wide_start(cuda_device *d, const cuda_segment *s, const step *st, const
 
 /* cuda_weight.c */
 int cuda_weights_send(cuda_weights *w, err *e);
+uint64_t cuda_weights_take(const program *p, const bool *reads); /* as backend.weights_take */
 /* cuda_program.c: the program on the device, once; a struct run of a segment. */
 int cuda_program_send(cuda_device *d, const program *p, err *e);
 int cuda_run_send(cuda_device *d, cuda_segment *s, err *e);

@@ -96,6 +96,16 @@ static int send_all(cuda_weights *s, upload *list, ring *r, err *e)
     return rc ? rc : cuda_wait(&s->q, e);
 }
 
+uint64_t cuda_weights_take(const program *p, const bool *reads)
+{
+    uint64_t all = 0;
+    for (uint32_t i = 0; i < p->n_weight; i++) {
+        upload u;
+        if (reads[i] && !upload_plan(&u, &p->weights[i], &(err){0})) all += cuda_aligned(u.bytes);
+    }
+    return all;
+}
+
 int cuda_weights_send(cuda_weights *s, err *e)
 {
     upload *list = mem_zero(s->p->n_weight + 1, sizeof *list);

@@ -4,6 +4,7 @@
 #include "cuda/cuda_backend.h"
 #include "engine/engine_state.h"
 #include "gpu_path.h"
+#include "measure/auto_open.h"
 #include "model_rig.h"
 #include "net/key_file.h"
 #include "net/node.h"
@@ -14,7 +15,7 @@
 #include <stdio.h>
 
 #ifdef HAVE_CUDA
-enum { MEMORY = 96 /* MiB of a card */, CTX = 256 };
+enum { MEMORY = 192 /* MiB of a card */, CTX = 256 };
 
 static const model_shape small = {.layers = 4,
                                   .dim = 64,
@@ -160,6 +161,26 @@ static void a_node_lends_all(void **unused)
     }
 }
 
+/* A draft model is on the device that has the head, and opens before pages are counted: neither has more than
+ * twice as many as the other. */
+static void a_draft_model_is_beside_the_head(void **unused)
+{
+    (void)unused;
+    static const char *const rows[][2] = {{"cpu;cuda:1", "cuda:1"}, {"cuda:1;cpu:1", "cpu:1"}, {NULL, "cuda:0"}};
+    for (int i = 0; i < 3; i++) {
+        const engine_options o = {
+            .model = "builtin", .devices = rows[i][0], .draft = "builtin", .ctx = 1024, .threads = 1, .max_batch = 200};
+        engine *g;
+        err e = {0};
+        assert_ok(auto_open(&g, &o, &e), &e);
+        const engine *guesser = g->guesses.self;
+        assert_string_equal(guesser->info.devices, rows[i][1]);
+        const int32_t own = g->kv.pages[0].total, its = guesser->kv.pages[0].total;
+        if (i != 1 && (own < its / 2 || its < own / 2)) fail_msg("%d pages, of the draft model %d", own, its);
+        engine_close(g);
+    }
+}
+
 int main(void)
 {
     char folder[1024], path[1100], memory[16];
@@ -168,9 +189,12 @@ int main(void)
     snprintf(memory, sizeof memory, "%d", MEMORY);
     setenv("SOFT_GPU_MEMORY", memory, 1);
     if (!dlopen(path, RTLD_NOW)) return fprintf(stderr, "%s\n", dlerror()), 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(memory_is_the_cards), cmocka_unit_test(pages_take_the_rest),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(memory_is_the_cards),
+                                       cmocka_unit_test(pages_take_the_rest),
                                        cmocka_unit_test(the_first_usable_device_is_preferred),
-                                       cmocka_unit_test(codecs_are_the_process), cmocka_unit_test(a_node_lends_all)};
+                                       cmocka_unit_test(codecs_are_the_process),
+                                       cmocka_unit_test(a_node_lends_all),
+                                       cmocka_unit_test(a_draft_model_is_beside_the_head)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 #else

@@ -58,6 +58,15 @@ static void print_forecast(const forecast *f, const char *limit)
     printf("bound by %s; communication %.0f %% of the time\n", limit, 100 * f->communicates / seconds_of(f));
 }
 
+/* Of a token, or of the text where none is generated: what each of several devices computes. */
+static void print_devices(const forecast *f, const engine *g)
+{
+    engine_device *d = mem_array(DEVICES_MAX, sizeof *d);
+    const int n = d ? engine_devices(g, d, DEVICES_MAX) : 0;
+    for (int i = 0; n > 1 && i < n && i < f->n; i++) printf("%s computes %.2f ms of it\n", d[i].name, 1e3 * f->busy[i]);
+    mem_free(d);
+}
+
 static int print_text(engine *g, const plan_command_options *o, err *e)
 {
     buf text = {0};
@@ -71,6 +80,7 @@ static int print_text(engine *g, const plan_command_options *o, err *e)
         name_bound(&f, g, &text);
         print_links(links);
         print_forecast(&f, buf_cstr(&text));
+        print_devices(&f, g);
         forecast_free(&f);
     }
     json_free(links);

@@ -13,7 +13,8 @@ static const char gpus[] = "GPUs are named by --devices: cuda:0, or 'cuda:0;cpu'
                   no_hub[] = "models are read from this machine: --model PATH";
 
 static const flag_hint hints[] = {
-    {"-ngl|--gpu-layers|--n-gpu-layers|-ngld|-mg|--main-gpu|-sm|--split-mode|-ts|--tensor-split|--no-gpu", NULL, gpus},
+    {"-ngld|-mg|--main-gpu|-sm|--split-mode|-ts|--tensor-split", NULL, gpus},
+    {"--n-gpu-layers", "gpu-layers", NULL},
     {"--cpu-moe|-cmoe|--n-cpu-moe|-ncmoe|-nkvo|--no-kv-offload|--gpu-memory-utilization", NULL, gpus},
     {"--tensor-parallel-size|-tp", NULL, "--devices 'cpu:1&cpu:1' divides every layer over two devices"},
     {"--pipeline-parallel-size|-pp", NULL, "--devices 'cpu:1;cpu:1' gives each of two devices some of the layers"},

@@ -54,6 +54,13 @@ static const param *find_row(const invocation *v, common_flags *common, const ch
     return NULL;
 }
 
+/* The row of an alias of several letters: "-ngl". */
+static const param *find_alias(const invocation *v, common_flags *common, const char *alias, void **into)
+{
+    const param *row = alias[0] && alias[1] ? find_row(v, common, alias, false, into) : NULL;
+    return row && row->alias && !strcmp(row->alias, alias) ? row : NULL;
+}
+
 static int unknown_flag(invocation *v, common_flags *common, const char *flag, const char *key, err *e)
 {
     const flag_hint *hint = flag_hint_find(flag);
@@ -106,6 +113,9 @@ static int take_flag(invocation *v, common_flags *common, int argc, char **argv,
             negated = row && row->type == PARAM_BOOL;
             if (!negated) row = NULL;
         }
+    } else if ((row = find_alias(v, common, word + 1, &into))) {
+        snprintf(where, sizeof where, "%.60s", word);
+        is_long = true;
     } else {
         snprintf(key, sizeof key, "%c", word[1]);
         snprintf(where, sizeof where, "-%c", word[1]);

@@ -120,7 +120,9 @@ struct backend {
     int (*weights_read)(weight_set *w, err *e); /* their values: converted, packed, uploaded */
     void (*weights_close)(weight_set *w);
     uint64_t (*weight_bytes)(const weight_set *w); /* memory taken or to be taken, without mapped files */
-    const char *(*isa)(const weight_set *w);       /* what its kernels are made for: "avx2"; static text */
+    /* The same of a set that is not open. NULL: nobody asks, as the memory is the process's. */
+    uint64_t (*weights_take)(const program *p, const bool *reads);
+    const char *(*isa)(const weight_set *w); /* what its kernels are made for: "avx2"; static text */
     /* A line on --exact: with `inexact`, why its kernels round as the definitions all the same; without, what it would
      * gain. NULL: there is nothing to say, as where the member is NULL. */
     const char *(*exact_note)(const weight_set *w);

@@ -4,6 +4,8 @@
 #include "engine/fingerprint.h"
 
 #include "base/mem.h"
+#include "plan/plan_memory.h"
+#include "plan/plan_show.h"
 #include "text/tokenizer_equal.h"
 
 #include <string.h>
@@ -15,37 +17,70 @@ static bool same_vocabulary(const engine *a, const engine *b)
     return a->tok && b->tok && tokenizer_equal(a->tok, b->tok, true);
 }
 
+/* The first device that has the head. */
+static int device_of_head(const plan *l)
+{
+    int i = plan_devices(l) - 1;
+    while (i > 0 && plan_group_of(l, i - 1) == plan_group_of(l, i)) i--;
+    return i;
+}
+
+/* What pages of g leave of the memory of a device here: at least one text has its own. */
+static void leave_room(const engine *g, int device, engine_options *small)
+{
+    const dtype kv = engine_kv_type(g);
+    plan_room room;
+    for (int m = 0; plan_memory(g->plan, m, kv, kv, &room); m++) {
+        if (!plan_memory_has(g->plan, m, device)) continue;
+        small->beside = room.taken;
+        for (uint32_t i = 0; i < g->prog->n_group; i++) {
+            small->beside_page += room.page[i];
+            small->beside += room.page[i] * (uint64_t)pages_needed(g->info.ctx, g->prog->group_window[i],
+                                                                   g->chunk * plan_in_flight(g->plan));
+        }
+    }
+}
+
 int draft_model_open(engine *g, err *e)
 {
     const engine_options *o = &g->options;
-    if (!o->draft || g->guesses.kind) return OK;
-    const engine_options small = {.model = o->draft,
-                                  .act = o->act,
-                                  .choices.exact = o->choices.exact,
-                                  .isa = o->isa,
-                                  .threads = o->threads,
-                                  .verify = o->verify,
-                                  .ctx = g->info.ctx,
-                                  .max_batch = o->max_batch,
-                                  .cublas = o->cublas,
-                                  .guesses = true};
+    const bool is_auto = !o->devices || !strcmp(o->devices, "auto");
+    char name[PLAN_DEVICE_NAME];
+    engine_options small = {.model = o->draft,
+                            .act = o->act,
+                            .choices.exact = o->choices.exact,
+                            .isa = o->isa,
+                            .no_gpu = o->no_gpu,
+                            .threads = o->threads,
+                            .verify = o->verify,
+                            .more_backends = o->more_backends,
+                            .ctx = g->info.ctx,
+                            .max_batch = o->max_batch,
+                            .cublas = o->cublas,
+                            .guesses = true};
     engine *d;
-    int rc = engine_open(&d, &small, e);
-    if (rc) return err_wrap(e, "--draft %s", o->draft);
+    if (!o->draft || g->guesses.kind) return OK;
+    const int head = device_of_head(g->plan);
+    const bool here = !plan_node(g->plan, head);
+    if (here && !is_auto) small.devices = plan_device_name(g->plan, head, name);
+    if (here) leave_room(g, head, &small);
+    if (engine_open(&d, &small, e)) return err_wrap(e, "--draft %s", o->draft);
+    g->guesses.kind = &draft_model;
+    g->guesses.self = d;
+    return OK;
+}
+
+int draft_model_check(const engine *g, err *e)
+{
+    const engine *d = g->guesses.self;
     const char *wrong = NULL;
+    if (g->guesses.kind != &draft_model) return OK;
     if (!d->info.generates || d->info.n_enc_vocab || g->info.n_enc_vocab)
         wrong = "only decoders can guess, for decoders";
     else if (d->kv.slots.total) wrong = "a model with recurrent states cannot guess: it does not go back";
     else if (!same_vocabulary(d, g)) wrong = "its vocabulary is another one";
     else if (d->info.n_vocab > g->info.n_vocab) wrong = "it has logits for more tokens than the model";
-    if (wrong) {
-        rc = err_set(e, ERR_USAGE, "--draft %s: %s", o->draft, wrong);
-        engine_close(d);
-        return rc;
-    }
-    g->guesses.kind = &draft_model;
-    g->guesses.self = d;
-    return OK;
+    return wrong ? err_set(e, ERR_USAGE, "--draft %s: %s", g->options.draft, wrong) : OK;
 }
 
 /* None where the text does not fit the small context. */

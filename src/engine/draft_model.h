@@ -8,6 +8,9 @@
 
 extern const draft_kind draft_model; /* `self`: the engine of the small model */
 
-/* Where g's options name a model that guesses: opens it, as they say, for g, which has no query yet. ERR_USAGE: it
- * cannot guess for g; errors of opening it. */
+/* Where g's options name a model that guesses: opens it, as they say, on the device that has g's head. For
+ * engine_options.before_pages: it takes its memory before g's pages are counted, and leaves as many of these as it has
+ * itself. */
 int draft_model_open(struct engine *g, err *e);
+/* Whether it can guess for g, which is open; ERR_USAGE: it cannot. */
+int draft_model_check(const struct engine *g, err *e);

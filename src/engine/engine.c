@@ -11,10 +11,12 @@
 #include "engine/backend_list.h"
 #include "io/contents_disk.h"
 #include "net/leader.h"
+#include "plan/fit.h"
 #include "plan/plan_memory.h"
 #include "text/tokenizer_open.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -29,6 +31,40 @@ static void list_backends(const engine_options *o, const own_options *own, backe
     memcpy(list, all, sizeof all);
     for (const backend_use *more = o->more_backends; more && more->be && n + 1 < BACKENDS_MAX; more++)
         list[n++] = *more;
+}
+
+enum { LAYERS_FIT = -1 };
+
+/* How many of all layers --gpu-layers and --no-gpu ask for; LAYERS_FIT: as many as fit. Not of --devices. */
+static int ask_layers(const engine_options *o, int all, int *n, err *e)
+{
+    const bool names = o->devices && strcmp(o->devices, "auto");
+    const char *flag = o->gpu_layers ? "--gpu-layers" : "--no-gpu", *text = o->gpu_layers;
+    char *end = "";
+    *n = o->no_gpu ? 0 : LAYERS_FIT;
+    if (!text && !o->no_gpu) return OK;
+    if (names) return err_set(e, ERR_USAGE, "%s: --devices names devices: give one of both", flag);
+    if (!text) return OK;
+    if (o->no_gpu) return err_set(e, ERR_USAGE, "--gpu-layers, --no-gpu: give one of both");
+    const long asked = strcmp(text, "all") ? strtol(text, &end, 10) : all;
+    if (*end || !*text || asked < 0) return err_set(e, ERR_USAGE, "--gpu-layers %s: a number of layers, or all", text);
+    *n = asked < all ? (int)asked : all;
+    return OK;
+}
+
+/* The first device with memory of its own, the first that shares the process's; false: there is none that can be used
+ * (gpu->info.why, where there is one at all). */
+static bool find_gpu(const backend_use *list, device_here *gpu, device_here *rest)
+{
+    bool any = false;
+    *gpu = (device_here){.info.why = "this build has no kernels for GPUs"};
+    for (; list->be; list++) {
+        const bool own = list->be->memory && list->be->memory(-1) != MEMORY_OF_PROCESS && list->be->weights_take;
+        const bool process = list->be->memory && list->be->memory(-1) == MEMORY_OF_PROCESS;
+        if (process && !rest->be) device_look(list->be, -1, rest);
+        for (int i = 0; own && !any && device_look(list->be, i, gpu); i++) any = !gpu->info.why;
+    }
+    return any;
 }
 
 static bool weights_are_f32(const program *p)
@@ -82,20 +118,37 @@ static uint64_t limit_pages(const engine *g, const uint64_t bytes[GROUP_MAX], ui
     return g->options.max_batch || need > (double)budget ? budget : (uint64_t)need;
 }
 
+/* Tables of rotations. */
+static uint64_t rope_bytes(const program *p)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < p->n_rope; i++)
+        sum += (uint64_t)p->ropes[i].params.dims * (uint64_t)p->ropes[i].ctx * sizeof(float);
+    return sum;
+}
+
+/* What of so many bytes is left for pages where others take pages beside these: the same number of theirs. */
+static uint64_t leave_beside(const engine *g, const plan_room *r, uint64_t bytes)
+{
+    double own = 0;
+    for (uint32_t i = 0; i < g->prog->n_group; i++) own += (double)r->page[i];
+    const uint64_t left = bytes > g->options.beside ? bytes - g->options.beside : 0;
+    return own > 0 ? (uint64_t)((double)left * own / (own + (double)g->options.beside_page)) : left;
+}
+
 /* Slots, and pages of each group: as many as the device with the least memory for them can hold. Refuses a context
  * that does not fit, before a page is touched. */
 static int count_pages(engine *g, dtype kv, cache_options *cache, err *e)
 {
     const program *p = g->prog;
+    const uint64_t tables = rope_bytes(p); /* each memory has them */
     plan_room room;
-    double tables = 0;
-    for (uint32_t i = 0; i < p->n_rope; i++) tables += 4.0 * p->ropes[i].params.dims * p->ropes[i].ctx;
     for (int m = 0; plan_memory(g->plan, m, kv, kv, &room); m++) {
-        const uint64_t may = room.of_process ? room.left / 2 : room.left;
+        const uint64_t may = room.of_process ? room.left / 2 : room.left > tables ? room.left - tables : 0;
         const int n_slot = count_slots(g, room.slot, may);
         const uint64_t slots = (uint64_t)n_slot * room.slot;
-        const uint64_t budget = limit_pages(g, room.page, may > slots ? may - slots : 0);
-        double need = (m ? 0 : tables) + (double)slots;
+        const uint64_t budget = limit_pages(g, room.page, leave_beside(g, &room, may > slots ? may - slots : 0));
+        double need = (double)(tables + slots);
         if (room.slot && (!cache->n_slot || n_slot < cache->n_slot)) cache->n_slot = n_slot;
         int32_t fit[GROUP_MAX] = {0};
         pages_plan(p, room.page, g->places, g->info.ctx, g->chunk * plan_in_flight(g->plan), budget, fit);
@@ -126,6 +179,63 @@ static batch_sizes sizes_of(const engine *g, int sequences)
 
 static dtype kv_type_of(void *ctx, const plan *l) { return kv_type(ctx, l); }
 
+/* As the plan is opened, but for devices and nodes. */
+static plan_options options_of_plan(const engine *g, const backend_use *backends)
+{
+    const batch_sizes max = sizes_of(g, g->places);
+    return (plan_options){.backends = backends,
+                          .max_rows = {[AXIS_TOK] = max.rows,
+                                       [AXIS_OUT] = max.outs,
+                                       [AXIS_ENC] = max.enc,
+                                       [AXIS_EXP] = max.rows * g->prog->n_used,
+                                       [AXIS_SEQ] = max.sequences},
+                          .choices = g->options.choices};
+}
+
+/* As many layers as fit a GPU with one sequence. */
+static int fit_gpu(const engine *g, const backend_use *backends, const device_here *gpu, const char *rest, int *n,
+                   err *e)
+{
+    enum { STEPS = 3 }; /* under way, on two groups of devices */
+    const plan_options po = options_of_plan(g, backends);
+    const int64_t steps = po.choices.in_flight ? po.choices.in_flight : STEPS;
+    fit_ask a = {.p = g->prog,
+                 .o = &po,
+                 .slots = 2,
+                 .beside = g->options.beside + rope_bytes(g->prog),
+                 .kv_type = kv_type_of,
+                 .ctx = (void *)(uintptr_t)g};
+    for (uint32_t i = 0; i < g->prog->n_group; i++)
+        a.pages[i] = pages_needed(g->info.ctx, g->prog->group_window[i], g->chunk * steps);
+    const int rc = fit_layers(n, &a, gpu, rest, e);
+    const int all = g->prog->n_enc + g->prog->n_layer;
+    if (!rc && *n < all)
+        log_line(LOG_INFO, "%s has room for %s%d of %d layers, with one text of %d tokens; the others are on the CPU",
+                 gpu->name, *n ? "the last " : "", *n, all, g->info.ctx);
+    return rc;
+}
+
+/* "auto", where there is a GPU: which layers lie on it. */
+static int choose_layers(engine *g, const backend_use *backends, err *e)
+{
+    const engine_options *o = &g->options;
+    const int all = g->prog->n_enc + g->prog->n_layer;
+    device_here gpu, rest = {.be = NULL};
+    buf list = {0};
+    int n, rc = ask_layers(o, all, &n, e);
+    if (rc || (o->devices && strcmp(o->devices, "auto"))) return rc;
+    const bool any = find_gpu(backends, &gpu, &rest);
+    if (!any && n > 0) return err_set(e, ERR_UNAVAILABLE, "--gpu-layers: there is no GPU: %s", gpu.info.why);
+    if (!rest.be || (!any && n == LAYERS_FIT)) return OK;
+    if (n == LAYERS_FIT) rc = fit_gpu(g, backends, &gpu, rest.name, &n, e);
+    if (rc) return rc;
+    device_list_close(&g->devices);
+    if (!fit_list(&list, all, n, rest.name, gpu.name)) rc = err_memory(e, "a list of devices");
+    else rc = device_list_parse(&g->devices, buf_cstr(&list), backends, e);
+    buf_free(&list);
+    return rc;
+}
+
 static int open_leader(engine *g, double patience, err *e)
 {
     const engine_options *o = &g->options;
@@ -155,24 +265,17 @@ static int tell_devices(engine *g, err *e)
 static int place_engine(engine *g, bool first, double patience, err *e)
 {
     const engine_options *o = &g->options;
-    const program *p = g->prog;
-    const batch_sizes max = sizes_of(g, g->places);
     const own_options own = {.cpu = {.threads = g->info.threads, .isa = o->isa}, .cuda.cublas = o->cublas};
     backend_use backends[BACKENDS_MAX];
     list_backends(o, &own, backends);
     int rc = tell_devices(g, e);
     if (!rc && !o->remote && o->key_file) rc = open_leader(g, patience, e);
     if (rc) return rc;
-    const plan_options po = {.devices = &g->devices,
-                             .backends = backends,
-                             .max_rows = {[AXIS_TOK] = max.rows,
-                                          [AXIS_OUT] = max.outs,
-                                          [AXIS_ENC] = max.enc,
-                                          [AXIS_EXP] = max.rows * p->n_used,
-                                          [AXIS_SEQ] = max.sequences},
-                             .choices = o->choices,
-                             .remote = g->leader ? leader_remote(g->leader) : o->remote};
-    rc = plan_open(&g->plan, p, &po, e);
+    plan_options po = options_of_plan(g, backends);
+    po.devices = &g->devices;
+    po.remote = g->leader ? leader_remote(g->leader) : o->remote;
+    rc = plan_open(&g->plan, g->prog, &po, e);
+    if (!rc && first && o->before_pages) rc = o->before_pages(g, e);
     if (!rc && first) {
         g->cache.k_type = g->cache.v_type = g->kv_type = kv_type(g, g->plan);
         g->cache.touch = o->touch;
@@ -182,6 +285,8 @@ static int place_engine(engine *g, bool first, double patience, err *e)
     if (!rc) g->info.max_batch = g->places;
     return rc;
 }
+
+dtype engine_kv_type(const engine *g) { return kv_type(g, g->plan); }
 
 void engine_unplace(engine *g)
 {
@@ -356,10 +461,7 @@ static void describe_engine(engine *g, const engine_options *o, int chunk, int s
                             .n_start = m->n_start,
                             .max_batch = o->max_batch > 0 ? (int)o->max_batch : sequences,
                             .threads = o->threads > 0 ? (int)o->threads : pool_default_threads()};
-    g->most = g->info.max_batch;
-    if (o->threads > pool_default_threads())
-        log_line(LOG_WARN, "%d threads on %d cores are slower than %d", g->info.threads, pool_default_threads(),
-                 pool_default_threads());
+    g->most = g->places = g->info.max_batch;
     describe_pooled(&g->info, m);
     memcpy(g->info.eos, m->eos, sizeof g->info.eos);
     memcpy(g->info.start, m->start, sizeof g->info.start);
@@ -389,7 +491,14 @@ int engine_of_model(engine **out, model *m, void (*drop)(model *m), const engine
     if (!rc) rc = device_list_parse(&g->devices, o->devices, backends, e);
     if (!rc) plan_prefers(&g->devices, backends, &chunk, &sequences);
     describe_engine(g, o, chunk, sequences);
+    if (!rc) rc = choose_layers(g, backends, e);
+    if (!rc) plan_prefers(&g->devices, backends, &chunk, &sequences);
+    describe_engine(g, o, chunk, sequences);
     g->step_sequences = (int)o->step_sequences;
+    if (o->threads > pool_default_threads())
+        log_line(LOG_WARN, "%d threads on %d cores are slower than %d", g->info.threads, pool_default_threads(),
+                 pool_default_threads());
+    if (!rc) rc = draft_open(&g->guesses, g, e);
     if (!rc) rc = open_parts(g, e);
     if (rc) {
         engine_close(g);
@@ -471,12 +580,6 @@ int engine_open_with(engine **out, model *m, const engine_options *o, err *e)
     }
     (*out)->tok = t;
     (*out)->target = target;
-    rc = draft_open(&(*out)->guesses, *out, e);
-    if (rc) {
-        engine_close(*out);
-        *out = NULL;
-        return rc;
-    }
     const char *note = o->guesses ? NULL : plan_exact_note((*out)->plan);
     if (note) log_line(LOG_INFO, "%s", note);
     return OK;

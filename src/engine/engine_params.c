@@ -46,6 +46,10 @@ const param engine_param_rows[] = {
         .doc = "';' stands between pipeline stages, each of which has some of the layers: \"cpu;cpu\"; '&' between "
                "tensor-parallel ranks, which share every layer: \"cpu:1&cpu:1\"; cpu:N: N threads; cuda:N: an NVIDIA "
                "GPU; \"cpu*3;cpu*1\": shares; \"host:7071/cpu\": on a node"),
+    ROW(gpu_layers, PARAM_TEXT, .keeps_bits = true, .words = "N", .alias = "ngl",
+        .doc = "without --devices: the last N layers and the output head on the first GPU, the others on the CPU; "
+               "\"all\" (default: as many as fit)"),
+    ROW(no_gpu, PARAM_BOOL, .rare = true, .keeps_bits = true, .doc = "without --devices: the CPU alone"),
     ROW(peers, PARAM_TEXT, .rare = true, .keeps_bits = true, .words = "HOST:PORT,...",
         .doc = "nodes that may take part: without --devices, or with \"auto\", the fastest layout over them is taken"),
     PLAN_ROWS_OF_DIVISION(engine_options, choices.),

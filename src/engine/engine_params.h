@@ -2,6 +2,8 @@
 #pragma once
 #include "plan/plan_choices.h"
 
+struct engine;
+
 /* A member for each flag, as rows fill it; the run options of the plan are a struct of their own. */
 typedef struct engine_options {
     const char *pooling, *normalize; /* of embeddings: "cls", "mean", "last"; "on", "off"; NULL: as the model says */
@@ -12,9 +14,14 @@ typedef struct engine_options {
     double peer_timeout, peer_wait;   /* seconds; 0: 3, not at all */
     const struct plan_remote *remote; /* how nodes of --devices are reached; NULL: not at all */
     plan_choices choices;             /* but for act_f32, which follows from the model */
+    const char *gpu_layers;           /* number, or "all": of the last layers, on the first GPU; NULL: as many as fit */
+    bool no_gpu;                      /* `devices` "auto" is the CPU */
     const char *draft; /* where guesses come from (draft.h); NULL: there are none. A model: measure/auto_open.h */
-    const char *draft_accept;                /* "same", "exact", "pool" (sample/sample.h); NULL: same */
-    int64_t draft_max;                       /* guesses of a sequence in a step */
+    const char *draft_accept; /* "same", "exact", "pool" (sample/sample.h); NULL: same */
+    int64_t draft_max;        /* guesses of a sequence in a step */
+    /* NULL, or called when weights have been read and before memory is given to pages: what else needs some of it. */
+    int (*before_pages)(struct engine *g, err *e);
+    uint64_t beside, beside_page; /* bytes that pages leave free for others; that these add with each page of theirs */
     const struct backend_use *more_backends; /* besides those of backend_list.h, in tests; NULL: none */
     double prefill_share; /* of the predicted time of a step in which others generate, for prompts; 0: 0.6 */
     int64_t max_queue;    /* queries that wait; 0: 1024 */

@@ -122,6 +122,8 @@ int engine_of_model(engine **out, model *m, void (*drop)(model *m), const engine
  * engine around it with its tokenizers. The model is the engine's from there, also on failure. */
 int engine_open_model(model **out, const engine_options *o, err *e);
 int engine_open_with(engine **out, model *m, const engine_options *o, err *e);
+/* The type of its cache: what --kv says, else one as exact as weights and activations. */
+dtype engine_kv_type(const engine *g);
 /* Of so many seconds that are left to wait: a second at least. */
 static inline double engine_patience(double left) { return left > 1 ? left : 1; }
 /* Places the program on its devices again, after a loss: with more sequences than before, if nodes have memory for them

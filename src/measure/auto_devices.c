@@ -303,6 +303,7 @@ int auto_devices(buf *out, model *m, const engine_options *o, err *e)
     c->m = m;
     c->o = *o;
     c->o.peers = NULL;
+    c->o.draft = NULL;
     c->o.step_sequences = 1; /* every device works on another text, where there are several */
     c->task.layers = m->prog->n_layer + m->prog->n_enc;
     int rc = o->key_file ? peer_self_open(&c->self, o->key_file, e)

@@ -13,6 +13,9 @@ static int choose_devices(engine_options *o, buf *chosen, model *m, err *e)
     if (!o->peers) return OK;
     if (o->devices && strcmp(o->devices, "auto"))
         return err_set(e, ERR_USAGE, "--peers: nodes for --devices auto; --devices names others: give one of both");
+    if (o->gpu_layers || o->no_gpu)
+        return err_set(e, ERR_USAGE,
+                       "--peers: the layout is found; --gpu-layers and --no-gpu give one: give one of both");
     int rc = auto_devices(chosen, m, o, e);
     if (!rc && chosen->bad) rc = err_memory(e, "a list of devices");
     o->devices = rc ? NULL : buf_cstr(chosen);
@@ -27,11 +30,12 @@ int auto_open(engine **out, const engine_options *o, err *e)
     *out = NULL;
     int rc = engine_open_model(&m, o, e);
     if (rc) return rc;
+    own.before_pages = draft_model_open;
     rc = choose_devices(&own, &chosen, m, e);
     if (rc) model_close(m);
     else rc = engine_open_with(out, m, &own, e);
     buf_free(&chosen);
-    if (!rc && (rc = draft_model_open(*out, e))) {
+    if (!rc && (rc = draft_model_check(*out, e))) {
         engine_close(*out);
         *out = NULL;
     }

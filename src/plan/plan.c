@@ -74,7 +74,8 @@ static int rank_open(plan *l, plan_rank *r, const weight_options *o, err *e)
     s->p = lower_int8(p, g->by_columns ? 0 : g->op0, g->by_columns ? p->n_op : g->op1, takes_of(l, r), e);
     int rc = s->p ? list_edges(l, r, e) : e->code;
     if (!rc) rc = arena_layout(s, l->max_rows, e);
-    if (!rc) rc = l->borrows ? share_weights(l, r, o, e) : open_weights(l, r, o, e);
+    if (rc || l->asked.only_cut) return rc;
+    rc = l->borrows ? share_weights(l, r, o, e) : open_weights(l, r, o, e);
     const uint64_t bytes = rc || l->borrows ? 0 : r->weights->bytes;
     if (!rc && l->asked.may_take) rc = l->asked.may_take(l->asked.ctx, bytes + s->act_bytes, e);
     return rc || l->borrows ? rc : rank_weights_read(r->weights, e);

@@ -31,6 +31,7 @@ enum { PLAN_LANES = 2 };
 /* What a memory has for pages: bytes of a page of each group there, of a slot, and what is left for all of them. */
 typedef struct plan_room {
     uint64_t page[GROUP_MAX], slot, left;
+    uint64_t taken;  /* of what is free now, by activations and steps: no part of `left`; of devices here */
     bool of_process; /* other things of the process take memory there too: pages should leave half of it */
 } plan_room;
 
@@ -65,6 +66,7 @@ typedef struct plan_options {
      * takes, then either may be closed first. Each has pages, activations and steps of its own, in threads of its own;
      * on one device they take turns. ERR_USAGE: it has not all that is needed. */
     const plan *shares;
+    bool only_cut; /* programs are made, but no device is opened: plan_fit */
     /* NULL, or called with the program of each device here before its weights are read; not of shared ones. */
     int (*before_weights)(void *ctx, const program *p, err *e);
     /* NULL, or called before memory of the devices here is filled: weights of their own that they do not use in mapped

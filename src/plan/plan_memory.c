@@ -45,18 +45,22 @@ bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, plan_room *ou
     if (!first->weights) l->remote->memory(l->remote->self, (int)(first - l->ranks), k_type, v_type, out);
     out->of_process = memory_of(first, &number) ? number == MEMORY_OF_PROCESS : !first->seg.be;
     if (!first->weights) return true;
-    uint64_t taken = 0; /* by steps */
     for (const plan_rank *r = first; r < l->ranks + l->n; r++) {
         if (!share_memory(first, r)) continue;
         const segment *s = &r->seg;
         add_page_bytes(s->p, k_type, v_type, out->page);
         out->slot += program_slot_bytes(s->p);
-        taken += (uint64_t)r->n_lane * s->act_bytes;
-        if (s->be->overhead) taken += s->be->overhead(r->weights->set, s->p, r->n_lane);
+        out->taken += (uint64_t)r->n_lane * s->act_bytes;
+        if (s->be->overhead) out->taken += s->be->overhead(r->weights->set, s->p, r->n_lane);
     }
     const uint64_t free = first->seg.be->budget(first->weights->set);
-    out->left = free > taken ? free - taken : 0;
+    out->left = free > out->taken ? free - out->taken : 0;
     return true;
+}
+
+bool plan_memory_has(const plan *l, int i, int device)
+{
+    return share_memory(first_in_memory(l, i), &l->ranks[device]);
 }
 
 const char *plan_memory_node(const plan *l, int i) { return plan_node(l, (int)(first_in_memory(l, i) - l->ranks)); }

@@ -7,3 +7,4 @@
 bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, plan_room *out);
 /* The node that has it; NULL: it is here. */
 const char *plan_memory_node(const plan *l, int i);
+bool plan_memory_has(const plan *l, int i, int device);

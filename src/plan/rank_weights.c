@@ -11,6 +11,13 @@ static bool is_weight(const program *p, uint32_t i, int k, uint32_t *number)
     return p->ops[i].in[k] && t->kind == TENSOR_WEIGHT;
 }
 
+void rank_weights_note(const program *p, bool *reads)
+{
+    for (uint32_t i = 0, n; i < p->n_op; i++)
+        for (int k = 0; k < 4; k++)
+            if (is_weight(p, i, k, &n)) reads[n] = true;
+}
+
 int rank_weights_open(rank_weights **out, const backend *be, program *p, const weight_options *o, err *e)
 {
     bool *reads = mem_zero(p->n_weight + 1, sizeof *reads);
@@ -22,9 +29,7 @@ int rank_weights_open(rank_weights **out, const backend *be, program *p, const w
         return err_memory(e, "a list of weights");
     }
     *w = (rank_weights){.be = be, .how = *o, .p = p, .reads = reads, .refs = 1};
-    for (uint32_t i = 0, n; i < p->n_op; i++)
-        for (int k = 0; k < 4; k++)
-            if (is_weight(p, i, k, &n)) reads[n] = true;
+    rank_weights_note(p, reads);
     int rc = be->weights_open(&w->set, p, reads, o, e);
     if (!rc) w->bytes = be->weight_bytes(w->set);
     return rc;

@@ -12,6 +12,8 @@ typedef struct rank_weights {
     int refs;       /* __atomic */
 } rank_weights;
 
+/* Notes which weights the ops of a program read: [n_weight]. */
+void rank_weights_note(const program *p, bool *reads);
 /* Of what the ops of a program read, as yet without values. *out is to be closed after an error too, unless it is NULL:
  * then the program is still the caller's. */
 int rank_weights_open(rank_weights **out, const backend *be, program *p, const weight_options *o, err *e);
