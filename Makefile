@@ -200,6 +200,7 @@ $(BUILD)/gpu/libcublas.so.13: tests/gpu/blas/standin.c $(BUILD)/gpu/gemm.ptx $(B
 	  -L$(BUILD)/gpu -l:libcuda.so.1
 GPU_TESTS = $(filter $(BUILD)/tests/t_gpu_% $(BUILD)/tests/t_cuda_%,$(TESTS))
 $(GPU_TESTS): $(BUILD)/gpu/libcuda.so.1 $(if $(filter-out 0,$(CUDA)),$(BUILD)/gpu/libcublas.so.13)
+$(BUILD)/tests/t_cuda_launches: $(BUILD)/make_llama
 
 GPU_KIT := t_gpu_forms t_cuda_models t_plan_devices
 

@@ -2,6 +2,7 @@
  * that a kernel begins its work without a chain of loads. Kernels and host include it. */
 #pragma once
 #include "core/attn_mask.h"
+#include "core/best_logit.h"
 #include "core/kv_codes.h"
 #include "core/op.h"
 #include "core/step.h"
@@ -17,7 +18,9 @@ enum {
     RUN_THREADS = 512, /* at most */
     ATTN_WARPS = 8,
     ATTN_THREADS = ATTN_WARPS * 32,
-    PICK_THREADS = 256,
+    PICK_THREADS = 1024,
+    ROUTE_THREADS = 512,
+    CHANGE_THREADS = 256,
     ROW_THREADS = 128,
     HEADS_THREADS = 128,
     WIDE_THREADS = 256,
@@ -170,6 +173,32 @@ typedef struct heads_args {
     int32_t n, heads;           /* parts; heads of all */
     int32_t axis, group, width; /* width: the largest */
 } heads_args;
+
+/* ROUTE, for each row the experts and their weights; and, by one block of threads, DISPATCH. */
+enum { DISPATCH_PART = 4096 }; /* experts of rows in shared memory */
+typedef struct route_args {
+    const int32_t *live;
+    const float *x, *bias;  /* scores [n] of each row; added for the pick, or NULL */
+    float *y;               /* what ROUTE gives */
+    int32_t *table;         /* what DISPATCH gives; NULL: it is not done */
+    op o;                   /* ROUTE */
+    int32_t n, space;       /* bytes of shared memory of a warp */
+    int32_t experts, first; /* of DISPATCH */
+    bool routes;
+} route_args;
+
+/* The best logit of each row of n; live NULL: of all rows of the grid. */
+typedef struct pick_args {
+    const float *logits;
+    int64_t n;
+    const int32_t *live;
+    best_logit *to;
+} pick_args;
+
+/* The page tables of a step: those entries that have changed. */
+typedef struct page_change {
+    int32_t at, page;
+} page_change;
 
 /* EMBED: a row is a block of threads. */
 typedef struct embed_args {

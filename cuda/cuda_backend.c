@@ -214,13 +214,13 @@ static void cuda_close(dev *of)
 static int cuda_open(dev **out, weight_set *of, const program *p, const int max_rows[AXIS_COUNT],
                      const cache_options *o, err *e)
 {
-    (void)max_rows;
     *out = NULL;
     cuda_device *d = mem_zero(1, sizeof *d);
     if (!d) return err_memory(e, "a CUDA device");
     d->w = weights_of(of);
     d->p = p;
     d->cache = *o;
+    memcpy(d->max_rows, max_rows, sizeof d->max_rows);
     d->scratch_floats = run_scratch_floats(p);
     d->scratch_workers = scratch_workers(p);
     d->kv = mem_zero(p->n_state + 1, sizeof *d->kv);
@@ -274,6 +274,8 @@ static void cuda_discard(dev *of, segment *s)
         cuda_give(&d->q, &c->act, s->act_bytes);
         cuda_give(&d->q, &c->run, 0);
         cuda_block_free(&d->q, &c->step);
+        cuda_block_free(&d->q, &c->pages);
+        cuda_block_free(&d->q, &c->best);
     }
     mem_free(c);
     s->compiled = NULL;
@@ -289,6 +291,7 @@ static int cuda_compile(dev *of, segment *s, err *e)
     if (!rc) rc = cuda_program_send(d, s->p, e);
     if (!rc) rc = cuda_take(&d->q, s->act_bytes, "activations", &c->act, e);
     if (!rc) d->activations += s->act_bytes;
+    if (!rc) rc = cuda_best_open(d, c, e);
     return rc ? rc : cuda_run_send(d, c, e);
 }
 
@@ -360,11 +363,12 @@ static int start_stretch(cuda_device *d, cuda_segment *c, uint32_t stretch, cons
         const cuda_ops *of = &c->launches[i];
         if (of->first >= begin && of->first < end) rc = start_launch(d, c, st, of, e);
     }
+    if (!rc && c->picks && end == d->p->n_op) rc = cuda_best_start(d, c, st, e);
     return rc;
 }
 
 /* Its ops one by one, each shown to the taps. */
-static int show_stretch(cuda_device *d, const cuda_segment *c, uint32_t stretch, const step *st, err *e)
+static int show_stretch(cuda_device *d, cuda_segment *c, uint32_t stretch, const step *st, err *e)
 {
     int rc = OK;
     for (uint32_t i = stretch_begin(c->of, stretch); i < c->of->ends[stretch] && !rc; i++) {
@@ -372,6 +376,7 @@ static int show_stretch(cuda_device *d, const cuda_segment *c, uint32_t stretch,
         rc = start_launch(d, c, st, &alone, e);
         if (!rc) rc = show_taps(d, c, st, d->p->ops[i].out, e);
     }
+    if (!rc && c->picks && c->of->ends[stretch] == d->p->n_op) rc = cuda_best_start(d, c, st, e);
     return rc;
 }
 
@@ -381,6 +386,7 @@ static int cuda_start(dev *of, const segment *s, uint32_t stretch, const step *s
     cuda_segment *c = s->compiled;
     const uint32_t begin = stretch_begin(s, stretch);
     cuda_wide_prepare(d, st);
+    if (!stretch) c->picks = cuda_best_asked(c, st);
     int rc = stretch ? show_taps(d, c, st, s->p->ops[begin - 1].out, e) : cuda_step_send(d, c, st, e);
     if (rc || begin == s->ends[stretch]) return rc;
     return st->n_tap ? show_stretch(d, c, stretch, st, e) : cuda_graph_start(d, c, stretch, st, start_stretch, e);

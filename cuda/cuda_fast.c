@@ -2,6 +2,7 @@
  * same. */
 #include "cuda/cuda_args.h"
 #include "cuda/cuda_heads.h"
+#include "cuda/cuda_route.h"
 #include "cuda/cuda_runs.h"
 
 int cuda_fast_load(cuda_weights *w, err *e)
@@ -42,6 +43,7 @@ int cuda_fast_start(cuda_device *d, const cuda_segment *s, const step *st, const
     *done = true;
     if (of->way == CUDA_ROWS) return cuda_run_start(d, s, st, of, e);
     if (of->way == CUDA_HEADS) return cuda_heads_start(d, s, st, of, e);
+    if (of->way == CUDA_ROUTE) return cuda_route_start(d, s, st, of, e);
     if (op_is(o, OPF_MATRIX)) return cuda_product_start(d, s, st, ops, of->n, done, e);
     if (o->kind == OP_ATTN) return cuda_attn_start(d, s, st, o, done, e);
     if (o->kind == OP_EMBED) return start_embed(d, s, st, o, e);

@@ -5,19 +5,22 @@
 
 #include <string.h>
 
-/* The step with numbers of rows for which a graph is made. */
-static step rounded(const step *st)
+/* The step with numbers of rows for which a graph is made: no more than activations have room for. */
+static step rounded(const cuda_device *d, const step *st)
 {
     step to = *st;
-    for (int i = 0; i < AXIS_COUNT; i++)
+    for (int i = 0; i < AXIS_COUNT; i++) {
         for (to.n[i] = st->n[i] > 0; to.n[i] && to.n[i] < st->n[i];) to.n[i] *= 2;
+        if (to.n[i] > d->max_rows[i]) to.n[i] = d->max_rows[i];
+    }
     if (st->n[AXIS_TOK]) to.n[AXIS_EXP] = st->n[AXIS_EXP] / st->n[AXIS_TOK] * to.n[AXIS_TOK];
     return to;
 }
 
-static bool is_same_run(const cuda_graph *g, uint32_t stretch, const step *st, cu_address at)
+static bool is_same_run(const cuda_graph *g, const cuda_segment *s, uint32_t stretch, const step *st)
 {
-    return g->uses && g->stretch == stretch && g->step == at && !memcmp(g->n, st->n, sizeof g->n);
+    return g->uses && g->stretch == stretch && g->step == s->step.at && g->picks == s->picks &&
+           !memcmp(g->n, st->n, sizeof g->n);
 }
 
 static void drop_graph(const cuda_device *d, cuda_graph *g)
@@ -35,12 +38,13 @@ void cuda_graphs_drop(const cuda_device *d, cuda_segment *s)
 static cuda_graph *entry_of(const cuda_device *d, cuda_segment *s, uint32_t stretch, const step *st)
 {
     cuda_graph *to = s->graphs;
-    for (int i = 0; i < CUDA_GRAPHS && !is_same_run(to, stretch, st, s->step.at); i++)
-        if (is_same_run(&s->graphs[i], stretch, st, s->step.at) || s->graphs[i].last < to->last) to = &s->graphs[i];
-    if (!is_same_run(to, stretch, st, s->step.at)) {
+    for (int i = 0; i < CUDA_GRAPHS && !is_same_run(to, s, stretch, st); i++)
+        if (is_same_run(&s->graphs[i], s, stretch, st) || s->graphs[i].last < to->last) to = &s->graphs[i];
+    if (!is_same_run(to, s, stretch, st)) {
         drop_graph(d, to);
         to->stretch = stretch;
         to->step = s->step.at;
+        to->picks = s->picks;
         memcpy(to->n, st->n, sizeof to->n);
     }
     to->uses++;
@@ -66,7 +70,7 @@ static int capture(cuda_device *d, cuda_graph *g, cuda_launches *launch, cuda_se
 int cuda_graph_start(cuda_device *d, cuda_segment *s, uint32_t stretch, const step *st, cuda_launches *launch, err *e)
 {
     if (d->wide.due) return launch(d, s, stretch, st, e);
-    const step most = rounded(st);
+    const step most = rounded(d, st);
     cuda_graph *g = entry_of(d, s, stretch, &most);
     if (!g->exec && g->uses < 2) return launch(d, s, stretch, &most, e);
     int rc = g->exec ? OK : capture(d, g, launch, s, &most, e);

@@ -1,6 +1,7 @@
 /* cuda_launches.c - see cuda_launches.h. */
 #include "cuda/cuda_launches.h"
 #include "cuda/cuda_heads.h"
+#include "cuda/cuda_route.h"
 #include "cuda/cuda_runs.h"
 
 #include "base/mem.h"
@@ -31,6 +32,8 @@ static uint8_t count_products(const program *p, uint32_t i)
 static cuda_ops find_launch(const segment *s, uint32_t i)
 {
     const uint32_t heads = cuda_heads_length(s, i), rows = heads ? 0 : cuda_run_length(s, i);
+    const uint32_t route = cuda_route_length(s, i);
+    if (route) return (cuda_ops){.first = i, .n = (uint8_t)route, .way = CUDA_ROUTE};
     if (heads) return (cuda_ops){.first = i, .n = (uint8_t)heads, .way = CUDA_HEADS};
     if (rows) return (cuda_ops){.first = i, .n = (uint8_t)rows, .way = CUDA_ROWS};
     return (cuda_ops){.first = i, .n = count_products(s->p, i), .way = CUDA_OP};
@@ -40,6 +43,7 @@ cuda_ops cuda_launch_alone(const segment *s, uint32_t i)
 {
     const uint8_t kind = s->p->ops[i].kind;
     if (kind == OP_ROPE || kind == OP_KV_PUT) return (cuda_ops){.first = i, .n = 1, .way = CUDA_HEADS};
+    if (kind == OP_ROUTE || kind == OP_DISPATCH) return (cuda_ops){.first = i, .n = 1, .way = CUDA_ROUTE};
     return (cuda_ops){.first = i, .n = 1, .way = cuda_run_length(s, i) ? CUDA_ROWS : CUDA_OP};
 }
 
@@ -70,7 +74,7 @@ void cuda_launches_free(cuda_segment *c)
 
 const char *cuda_fused(const segment *s, uint32_t i, uint32_t *n)
 {
-    static const char *const names[] = {"products", "rows", "heads"};
+    static const char *const names[] = {"products", "rows", "heads", "route"};
     const cuda_ops of = find_launch(s, i);
     *n = of.n;
     return of.n > 1 ? names[of.way] : NULL;

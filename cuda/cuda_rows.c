@@ -4,6 +4,8 @@
 #include "cuda/cuda_args.h"
 #include "cuda/cuda_state.h"
 
+#include <string.h>
+
 enum { MOVE_BLOCK = 256 }; /* threads of a block that moves columns */
 
 int cuda_act_put(dev *of, const segment *s, ref t, int64_t col0, int64_t cols, int64_t rows, const void *from, err *e)
@@ -44,16 +46,54 @@ int cuda_act_get(dev *of, const segment *s, ref t, int64_t row0, int64_t rows, v
     return rc ? rc : cuda_fetch(&d->q, to, d->stage.at, bytes, e);
 }
 
+/* Rows from row0 on, of which `live` says how many there are. */
+static int start_pick(cuda_device *d, const cuda_segment *s, ref t, int64_t row0, int64_t rows, const int32_t *live,
+                      cu_address to, err *e)
+{
+    const int64_t n = tensor_count(&d->p->tensors[t]);
+    pick_args a = {(const float *)(uintptr_t)cuda_act_address(s, d->p, t) + row0 * n, n, live,
+                   (best_logit *)(uintptr_t)to};
+    return cuda_launch_grid(&d->q, d->w->kernels.pick, (cuda_grid){rows, 1, PICK_THREADS, 0}, (void *[]){&a}, e);
+}
+
+int cuda_best_open(cuda_device *d, cuda_segment *s, err *e)
+{
+    const program *p = d->p;
+    const ref last = p->n_op ? p->ops[p->n_op - 1].out : 0;
+    for (uint32_t i = 0; i < s->of->n_out && last; i++)
+        if (s->of->out[i] == last && p->tensors[last].axis == AXIS_OUT && !p->tensors[last].block) s->best_of = last;
+    if (!s->best_of) return OK;
+    return cuda_block_grow(&d->q, &s->best, (uint64_t)d->max_rows[AXIS_OUT] * sizeof(best_logit), "the best logits", e);
+}
+
+bool cuda_best_asked(const cuda_segment *s, const step *st)
+{
+    bool any = false;
+    for (int32_t i = 0; i < st->n[AXIS_OUT] && st->best_only && s->best_of && !any; i++) any = st->best_only[i];
+    return any;
+}
+
+int cuda_best_start(cuda_device *d, const cuda_segment *s, const step *st, err *e)
+{
+    const int64_t rows = st->n[AXIS_OUT];
+    const uint64_t bytes = (uint64_t)rows * sizeof(best_logit);
+    int rc = start_pick(d, s, s->best_of, 0, rows, cuda_live(s, AXIS_OUT), s->best.at, e);
+    if (rc) return rc;
+    return cuda_done(&d->q, d->q.cu->cuMemcpyDtoHAsync_v2(s->best.host, s->best.at, bytes, d->q.stream),
+                     "copying from the device", e);
+}
+
 int cuda_pick(dev *of, const segment *s, ref t, int64_t row0, int64_t rows, best_logit *to, err *e)
 {
     cuda_device *d = cuda_device_of(of);
-    int64_t n = tensor_count(&s->p->tensors[t]);
-    cu_address from = cuda_act_address(s->compiled, s->p, t) + (uint64_t)(row0 * n) * sizeof(float);
+    const cuda_segment *c = s->compiled;
     const uint64_t bytes = (uint64_t)rows * sizeof *to;
+    if (c->picks && t == c->best_of) { /* the step has brought them */
+        memcpy(to, c->best.host + (uint64_t)row0 * sizeof *to, bytes);
+        return OK;
+    }
     int rc = cuda_block_grow(&d->q, &d->stage, bytes, "rows", e);
-    if (!rc)
-        rc = cuda_launch(&d->q, d->w->kernels.pick, rows * PICK_THREADS, PICK_THREADS,
-                         (void *[]){&from, &n, &d->stage.at}, e);
+    if (!rc) rc = start_pick(d, c, t, row0, rows, NULL, d->stage.at, e);
     return rc ? rc : cuda_fetch(&d->q, to, d->stage.at, bytes, e);
 }
 

@@ -15,7 +15,9 @@
 #define CUDA_FAST_LIST(X)                                                                                              \
     X(rows)                                                                                                            \
     X(heads)                                                                                                           \
-    X(attn_f32) X(attn_f16) X(attn_i16) X(attn_q8) X(attn_q4) X(pick) X(embed) X(wide_weights) X(wide_rows) X(wide_end)
+    X(route)                                                                                                           \
+    X(attn_f32)                                                                                                        \
+    X(attn_f16) X(attn_i16) X(attn_q8) X(attn_q4) X(pick) X(embed) X(pages) X(wide_weights) X(wide_rows) X(wide_end)
 /* Of those of matrices there are two: for one row of activations, and for up to CUDA_FAST_ROWS. */
 enum { CUDA_FAST_ROWS = 8, CUDA_FAST_WAYS = 2, CUDA_FLOATS = 3 };
 
@@ -92,7 +94,7 @@ typedef struct cuda_device {
     cu_address turns;     /* [CUDA_TURNS] counters of blocks that wait for each other's results; 0 between launches */
     uint64_t activations; /* bytes of q.held: arenas of segments */
     uint64_t page_bytes[GROUP_MAX], scratch_floats;
-    int scratch_workers;
+    int scratch_workers, max_rows[AXIS_COUNT];
     cu_address program, rope_variants; /* the program, and its rope variants, on the device */
     cu_address constants, *constant;   /* of the program, one after another; [n_tensor] of each */
 } cuda_device;
@@ -102,13 +104,15 @@ typedef struct cuda_graph {
     uint32_t stretch;
     int32_t n[AXIS_COUNT]; /* for how many rows of each axis at most */
     cu_address step;       /* where the step was */
-    uint64_t uses, last;   /* 0: an empty entry; turn of the last use */
-    cu_graph_exec exec;    /* NULL: not captured yet */
+    bool picks;
+    uint64_t uses, last; /* 0: an empty entry; turn of the last use */
+    cu_graph_exec exec;  /* NULL: not captured yet */
 } cuda_graph;
 enum { CUDA_GRAPHS = 16 };
 
 /* Ops that one launch does: n of them from `first` on. */
-enum { CUDA_OP, CUDA_ROWS, CUDA_HEADS }; /* one op, or matrices of one input; a run on rows; heads */
+/* One op, or matrices of one input; a run on rows; heads; ROUTE with DISPATCH. */
+enum { CUDA_OP, CUDA_ROWS, CUDA_HEADS, CUDA_ROUTE };
 enum { CUDA_SIBLINGS = 4 };
 typedef struct cuda_ops {
     uint32_t first;
@@ -121,6 +125,11 @@ typedef struct cuda_segment {
     const segment *of;
     cu_address act, run; /* the arena; the struct run */
     cuda_block step;     /* the struct step and its arrays */
+    cuda_block pages;    /* the page tables; on the host what the device has of them */
+    int32_t tables[2];   /* for how many sequences they are laid out, 0: not at all; and entries of each */
+    cuda_block best;     /* the best logits of rows of `best_of` */
+    ref best_of;         /* 0: the segment has no logits */
+    bool picks;          /* the step asks for best logits, which its last stretch brings to the host */
     cuda_ops *launches;  /* [n_launch] of all stretches */
     bool *kept;          /* [n_op] */
     uint32_t n_launch;
@@ -220,6 +229,10 @@ int cuda_step_send(cuda_device *d, cuda_segment *s, const step *st, err *e);
 /* cuda_rows.c: backend.act_put, act_get, pick, and ways. */
 int cuda_act_put(dev *d, const segment *s, ref t, int64_t col0, int64_t cols, int64_t rows, const void *from, err *e);
 int cuda_act_get(dev *d, const segment *s, ref t, int64_t row0, int64_t rows, void *to, err *e);
+/* The best logits of a step, computed with it: memory; whether it asks for any; starts that, after the logits. */
+int cuda_best_open(cuda_device *d, cuda_segment *s, err *e);
+bool cuda_best_asked(const cuda_segment *s, const step *st);
+int cuda_best_start(cuda_device *d, const cuda_segment *s, const step *st, err *e);
 int cuda_pick(dev *d, const segment *s, ref t, int64_t row0, int64_t rows, best_logit *to, err *e);
 extern const row_ways cuda_row_ways;
 static inline cu_address cuda_act_address(const cuda_segment *s, const program *p, ref t)

@@ -1,5 +1,6 @@
-/* cuda_step.c - what a device is told of a step: the struct step with its arrays, as one copy from pinned memory; rope
- * tables that it does not have yet; page copies. */
+/* cuda_step.c - what a device is told of a step: the struct step with its arrays and what changes in page tables, as
+ * one copy from pinned memory; rope tables that it does not have yet; page copies. */
+#include "cuda/cuda_args.h"
 #include "cuda/cuda_state.h"
 
 #include <string.h>
@@ -38,21 +39,46 @@ static step_rows put_rows(writer *w, const step *st, const step_rows *from, int3
                        .seq_row = put_ids(w, from->seq_row, st->n_seq + 1)};
 }
 
-/* Pages of each group and sequence that it has positions for; the others are not set. */
-static const int32_t *put_pages(const program *p, writer *w, const step *st)
+enum { CHANGES = 256 }; /* of page tables that go with a step: more of them, and the tables go as a whole */
+
+/* Takes memory for the page tables of a step; false: what the device has of them is laid out otherwise. */
+static int fit_pages(cuda_device *d, cuda_segment *s, const step *st, bool *same, err *e)
 {
-    const int64_t cap = st->page_cap, n = (int64_t)p->n_group * st->n_seq * cap;
-    if (!st->page || n == 0) return NULL;
-    const uint64_t at = reserve(w, (uint64_t)n * sizeof(int32_t));
-    int32_t *to = (int32_t *)(void *)(w->block->host + at);
-    for (uint32_t g = 0; g < p->n_group; g++)
-        for (int64_t i = 0; i < st->n_seq; i++) {
-            const step_rows *of = step_rows_of(st, p->group_axis[g]);
-            const int64_t used = of->seq_len ? (of->seq_len[i] + PAGE_TOKENS - 1) / PAGE_TOKENS : 0,
-                          from = ((int64_t)g * st->n_seq + i) * cap;
-            memcpy(to + from, st->page + from, (size_t)used * sizeof *to);
+    const cu_address was = s->pages.at;
+    const uint64_t bytes = (uint64_t)d->p->n_group * (uint64_t)st->n_seq * (uint64_t)st->page_cap * sizeof(int32_t);
+    int rc = cuda_block_grow(&d->q, &s->pages, bytes, "page tables", e);
+    *same = s->pages.at == was && s->tables[1] == st->page_cap &&
+            (s->tables[0] == st->n_seq || (d->p->n_group == 1 && s->tables[0]));
+    s->tables[0] = rc ? 0 : st->n_seq;
+    s->tables[1] = st->page_cap;
+    return rc;
+}
+
+/* The page tables: of each group and sequence the pages that it has positions for; others are not set. What differs
+ * from the device's goes behind the step, or all of it if that is much. */
+static int put_pages(cuda_device *d, cuda_segment *s, writer *w, const step *st, page_change **changes, int *n, err *e)
+{
+    const program *p = d->p;
+    const int64_t cap = st->page_cap, all = (int64_t)p->n_group * st->n_seq * cap;
+    bool same = false;
+    *n = 0;
+    *changes = (page_change *)(void *)(w->block->host + w->used);
+    if (!st->page || !all) return OK;
+    int rc = fit_pages(d, s, st, &same, e);
+    int32_t *shadow = (int32_t *)(void *)s->pages.host;
+    for (int64_t u = 0; u < (int64_t)p->n_group * st->n_seq && !rc; u++) {
+        const step_rows *of = step_rows_of(st, p->group_axis[u / st->n_seq]);
+        const int64_t used = of->seq_len ? (of->seq_len[u % st->n_seq] + PAGE_TOKENS - 1) / PAGE_TOKENS : 0;
+        for (int64_t i = u * cap; i < u * cap + used; i++) {
+            if (same && shadow[i] == st->page[i]) continue;
+            shadow[i] = st->page[i];
+            if (same && *n < CHANGES) (*changes)[*n] = (page_change){(int32_t)i, st->page[i]};
+            ++*n;
         }
-    return (const int32_t *)(uintptr_t)(w->block->at + at);
+    }
+    if (rc || (same && *n <= CHANGES)) return rc;
+    *n = 0;
+    return cuda_send(&d->q, s->pages.at, s->pages.host, (uint64_t)all * sizeof *shadow, e);
 }
 
 /* Rows that stand for tokens: those that the step names, in the order of its rows, which then name these. */
@@ -76,7 +102,7 @@ static uint64_t step_bytes(const program *p, const step *st)
 {
     const uint64_t rows = (uint64_t)st->n[AXIS_TOK] + (uint64_t)st->n[AXIS_ENC], seqs = (uint64_t)st->n_seq + 1;
     uint64_t ints = 4 * rows + (8 + p->n_rope) * seqs + (uint64_t)st->n[AXIS_OUT] + (uint64_t)st->n[AXIS_SEQ] +
-                    (uint64_t)p->n_group * seqs * (uint64_t)st->page_cap;
+                    CHANGES * sizeof(page_change) / sizeof(int32_t);
     for (int32_t i = 0; i < st->n[AXIS_TOK] && st->vec && st->tok.token; i++)
         if (st->tok.token[i] < 0) ints += (uint64_t)p->dim + ALIGN;
     return sizeof *st + ints * sizeof(int32_t) + 32 * ALIGN;
@@ -144,6 +170,8 @@ int cuda_step_send(cuda_device *d, cuda_segment *s, const step *st, err *e)
         if (!rc) rc = cuda_wait(&d->q, e);
     }
     if (rc) return rc;
+    page_change *changes;
+    int n;
     writer w = {&s->step, (sizeof *st + ALIGN - 1) / ALIGN * ALIGN};
     step to = {.n_seq = st->n_seq, .page_cap = st->page_cap};
     memcpy(to.n, st->n, sizeof to.n);
@@ -154,10 +182,16 @@ int cuda_step_send(cuda_device *d, cuda_segment *s, const step *st, err *e)
     to.seq_rope = put_ids(&w, st->seq_rope, (int64_t)p->n_rope * st->n_seq);
     to.slot_read = put_ids(&w, st->slot_read, st->n_seq);
     to.slot_write = put_ids(&w, st->slot_write, st->n_seq);
-    to.page = put_pages(p, &w, st);
     to.vec = put_vectors(p, &w, st, &to);
+    rc = put_pages(d, s, &w, st, &changes, &n, e);
+    const cu_address from = s->step.at + reserve(&w, (uint64_t)n * sizeof *changes);
+    to.page = (const int32_t *)(uintptr_t)s->pages.at;
     memcpy(s->step.host, &to, sizeof to);
-    rc = send_ropes(d, st, e);
+    if (!rc) rc = send_ropes(d, st, e);
     if (!rc) rc = cuda_send(&d->q, s->step.at, s->step.host, w.used, e);
-    return rc ? rc : copy_pages(d, st, e);
+    if (!rc && n)
+        rc = cuda_launch(&d->q, d->w->kernels.pages, 1, CHANGE_THREADS, (void *[]){&s->step.at, (void *)&from, &n}, e);
+    if (!rc) rc = copy_pages(d, st, e);
+    if (rc) s->tables[0] = 0;
+    return rc;
 }

@@ -12,5 +12,6 @@ __device__ __forceinline__ float half_float(uint16_t h) { return __half2float(__
 #include "cuda/qmatmul.cuh"
 #include "cuda/embed.cuh"
 #include "cuda/heads.cuh"
+#include "cuda/route.cuh"
 #include "cuda/rows.cuh"
 #include "cuda/wide.cuh"

@@ -275,24 +275,33 @@ extern "C" __global__ void __launch_bounds__(RUN_THREADS) cuda_rows(const __grid
 }
 
 /* The best logit of a row, by a block; core/best_logit.h: of equals the first, and {0, NaN} where one is NaN. */
-extern "C" __global__ void cuda_pick(const float *logits, int64_t n, best_logit *to)
+extern "C" __global__ void __launch_bounds__(PICK_THREADS) cuda_pick(const pick_args a)
 {
     __shared__ best_logit best[PICK_THREADS];
-    __shared__ int odd;
-    const float *row = logits + (int64_t)blockIdx.x * n;
+    if (a.live && blockIdx.x >= *a.live) return;
+    const float *row = a.logits + (int64_t)blockIdx.x * a.n;
     best_logit mine = {0, -INFINITY};
-    if (threadIdx.x == 0) odd = 0;
-    __syncthreads();
-    for (int64_t i = threadIdx.x; i < n; i += PICK_THREADS) {
-        if (row[i] != row[i]) atomicExch(&odd, 1);
-        if (row[i] > mine.value) mine = (best_logit){(int32_t)i, row[i]};
+    int odd = 0;
+#pragma unroll 8
+    for (int64_t i = threadIdx.x; i < a.n; i += PICK_THREADS) {
+        const float x = row[i];
+        odd |= x != x;
+        if (x > mine.value) mine = (best_logit){(int32_t)i, x};
     }
+    odd = __syncthreads_or(odd);
     best[threadIdx.x] = mine;
     for (unsigned half = PICK_THREADS / 2; half; half /= 2) {
         __syncthreads();
         if (threadIdx.x >= half) continue;
-        const best_logit a = best[threadIdx.x], b = best[threadIdx.x + half];
-        if (b.value > a.value || (b.value == a.value && b.id < a.id)) best[threadIdx.x] = b;
+        const best_logit one = best[threadIdx.x], two = best[threadIdx.x + half];
+        if (two.value > one.value || (two.value == one.value && two.id < one.id)) best[threadIdx.x] = two;
     }
-    if (threadIdx.x == 0) to[blockIdx.x] = odd ? (best_logit){0, NAN} : best[0];
+    if (threadIdx.x == 0) a.to[blockIdx.x] = odd ? (best_logit){0, NAN} : best[0];
+}
+
+/* The changes that follow a step, into its page tables. */
+extern "C" __global__ void __launch_bounds__(CHANGE_THREADS) cuda_pages(const step *st, const page_change *change, int n)
+{
+    int32_t *table = (int32_t *)st->page;
+    for (int i = (int)threadIdx.x; i < n; i += CHANGE_THREADS) table[change[i].at] = change[i].page;
 }

@@ -183,6 +183,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph g, unsigned long 
     *out = calloc(1, sizeof **out);
     if (!*out) abort();
     **out = (graph_exec){{g->n_node, copy_nodes(g->nodes, g->n_node)}, true};
+    drv_count.graphs++;
     return drv_leave(r);
 }
 

@@ -27,8 +27,8 @@ void drv_breathe(void);
 __attribute__((format(printf, 1, 2))) void drv_say(const char *format, ...);
 
 typedef struct drv_counts {
-    uint64_t calls, launches, kernels, graph_launches, to_device, bytes_to_device, to_host, bytes_to_host, on_device,
-        bytes_on_device, pageable, sets, allocations, bytes_allocated, host_allocations, synchronizations;
+    uint64_t calls, launches, kernels, graph_launches, graphs, to_device, bytes_to_device, to_host, bytes_to_host,
+        on_device, bytes_on_device, pageable, sets, allocations, bytes_allocated, host_allocations, synchronizations;
 } drv_counts;
 extern drv_counts drv_count;
 
