@@ -76,17 +76,27 @@ static void bad_notation(void **unused)
 {
     (void)unused;
     static const char *const bad[][2] = {
-        {"gpu", "no device \"gpu\""}, {"cpu&", "\"cpu&\": an empty device"},
-        {"cpu;", "empty device"},     {";cpu", "empty device"},
-        {"cpu*0", "positive"},        {"cpu*x", "positive"},
-        {"cpu*-1", "positive"},       {"cpu:x", "number"},
-        {"cpu:", "number"},           {"cpu:-1", "number"},
-        {"cuda:0;cuda:1", "cuda"},    {"host:7000", "number"},
-        {"host/cpu", "host:port"},    {"h:0/cpu", "host:port"},
-        {"::1:70/cpu", "host:port"},  {"h:70/", "no device"},
-        {"cpu:1:2", "number"},        {"cpu*nan", "positive"},
-        {"cpu*1e999", "positive"},    {"cpu:99999999999999999999", "number"},
-        {"cpu||cpu", "empty device"}, {"a:1/cpu|gpu;cpu", "no device \"gpu\""},
+        {"gpu", "no device \"gpu\""},
+        {"cpu&", "\"cpu&\": an empty device"},
+        {"cpu;", "empty device"},
+        {";cpu", "empty device"},
+        {"cpu*x", "positive"},
+        {"cpu*-1", "positive"},
+        {"cpu:x", "number"},
+        {"cpu:", "number"},
+        {"cpu:-1", "number"},
+        {"cuda:0;cuda:1", "cuda"},
+        {"host:7000", "number"},
+        {"host/cpu", "host:port"},
+        {"h:0/cpu", "host:port"},
+        {"::1:70/cpu", "host:port"},
+        {"h:70/", "no device"},
+        {"cpu:1:2", "number"},
+        {"cpu*nan", "positive"},
+        {"cpu*1e999", "positive"},
+        {"cpu:99999999999999999999", "number"},
+        {"cpu||cpu", "empty device"},
+        {"a:1/cpu|gpu;cpu", "no device \"gpu\""},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         err e = {0};
@@ -217,6 +227,32 @@ static void shares(void **unused)
     c.devices = "cpu:1;cpu:1;cpu:1;cpu:1;cpu:1";
     assert_int_equal(rig_plan_open(&l, p, &c, &e), ERR_USAGE);
     assert_non_null(strstr(e.msg, "5 groups of devices for a model of 4 layers"));
+    program_free(p);
+}
+
+/* The first group and the last may have no layers, but the tables or the head. */
+static void groups_without_layers(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *devices, *why; /* why: it is refused */
+        int layers[3];
+    } cases[] = {{"cpu:1*0;cpu:1;cpu:1*0", NULL, {0, 4, 0}},       {"cpu:1;cpu:1*0", NULL, {4, 0}},
+                 {"cpu:1*0&cpu:1*0;cpu:1;cpu:1", NULL, {0, 0, 2}}, {"cpu:1*0", "a share of 0", {0}},
+                 {"cpu:1;cpu:1*0;cpu:1", "a share of 0", {0}},     {"cpu:1*0&cpu:1;cpu:1", "a share of 0", {0}},
+                 {"cpu:1*0;cpu:1*0", "no device has layers", {0}}};
+    program *p = random_model(&small, 1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        err e = {0};
+        plan *l;
+        const plan_case c = {.devices = cases[i].devices, .rows = 1, .pages = 1};
+        const int rc = rig_plan_open(&l, p, &c, &e);
+        if (rc != (cases[i].why ? ERR_USAGE : OK)) fail_msg("%s: %s", cases[i].devices, e.msg);
+        if (rc) assert_non_null(strstr(e.msg, cases[i].why));
+        for (int k = 0; !rc && k < 3 && k < plan_devices(l); k++)
+            assert_int_equal(plan_layers_of(l, k), cases[i].layers[k]);
+        plan_close(l);
+    }
     program_free(p);
 }
 
@@ -412,6 +448,7 @@ int main(void)
                                        cmocka_unit_test(lent_devices),
                                        cmocka_unit_test(places),
                                        cmocka_unit_test(shares),
+                                       cmocka_unit_test(groups_without_layers),
                                        cmocka_unit_test(short_of_memory),
                                        cmocka_unit_test(devices_elsewhere),
                                        cmocka_unit_test(ends_away),

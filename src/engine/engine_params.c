@@ -45,7 +45,8 @@ const param engine_param_rows[] = {
     ROW(devices, PARAM_TEXT, .heading = "Several devices", .keeps_bits = true, .words = "LIST",
         .doc = "';' stands between pipeline stages, each of which has some of the layers: \"cpu;cpu\"; '&' between "
                "tensor-parallel ranks, which share every layer: \"cpu:1&cpu:1\"; cpu:N: N threads; cuda:N: an NVIDIA "
-               "GPU; \"cpu*3;cpu*1\": shares; \"host:7071/cpu\": on a node"),
+               "GPU; \"cpu*3;cpu*1\": shares; \"cpu*0;cuda:0\": the embedding on the CPU, all layers on the GPU; "
+               "\"host:7071/cpu\": on a node"),
     ROW(gpu_layers, PARAM_TEXT, .keeps_bits = true, .words = "N", .alias = "ngl",
         .doc = "without --devices: the last N layers and the output head on the first GPU, the others on the CPU; "
                "\"all\" (default: as many as fit)"),

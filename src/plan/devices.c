@@ -42,8 +42,8 @@ static int parse_share(span part, const char *from, double *share, err *e)
 {
     char *tail;
     *share = strtod(from, &tail);
-    if (tail == from || *tail || !(*share > 0) || !isfinite(*share))
-        return err_set(e, ERR_USAGE, "--devices: \"%.*s\": a share is a positive number", (int)part.n,
+    if (tail == from || *tail || !(*share >= 0) || !isfinite(*share))
+        return err_set(e, ERR_USAGE, "--devices: \"%.*s\": a share is a positive number, or 0", (int)part.n,
                        (const char *)part.p);
     return OK;
 }

@@ -7,9 +7,10 @@
  *     device = [ node "/" ] name [ ":" number ] [ "*" share ]
  *     node   = host ":" port | "[" v6 "]:" port           another process, which lends the device
  *
- * "cpu" uses all cores of this process, "cpu:2" two threads; a device may appear more than once. A share is a positive
- * weight: "cpu*3;cpu*1" gives three quarters of the layers to the first; a group weighs the sum of its shares. "auto"
- * is the first device of the backends in their order that can be used. */
+ * "cpu" uses all cores of this process, "cpu:2" two threads; a device may appear more than once. A share is a weight:
+ * "cpu*3;cpu*1" gives three quarters of the layers to the first; a group weighs the sum of its shares. The first group
+ * and the last may weigh 0: they have what comes before and after the layers, tables and head. "auto" is the first
+ * device of the backends in their order that can be used. */
 #pragma once
 #include "base/buf.h"
 #include "core/backend.h"

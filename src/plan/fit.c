@@ -57,8 +57,11 @@ int fit_layers(int *n, const fit_ask *a, const device_here *d, const char *rest,
     const int all = a->p->n_enc + a->p->n_layer;
     bool *none = mem_zero((size_t)a->p->n_weight + 1, sizeof *none);
     weight_set *w = NULL;
-    int rc = none ? d->be->weights_open(&w, a->p, none, &(weight_options){.number = d->number, .sharers = 1}, e)
-                  : err_memory(e, "a list of weights");
+    int rc =
+        none ? d->be->weights_open(
+                   &w, a->p, none,
+                   &(weight_options){.number = d->number, .sharers = 1, .inexact = a->o->choices.exact == EXACT_OFF}, e)
+             : err_memory(e, "a list of weights");
     *n = 0;
     for (int most = all; !rc && *n < most;) { /* *n fit, more than `most` do not */
         const int tried = most == all ? all : (*n + most + 1) / 2;

@@ -143,6 +143,30 @@ static int add_ends(device_entry *d, int n, const backend_use *backends, bool aw
     return n;
 }
 
+/* Groups of weight 0 have no layers, but what comes before or after these. */
+static int note_ends(plan *l, bool front, bool back, err *e)
+{
+    for (int i = 0; i < l->n_group; i++) {
+        plan_group *g = &l->groups[i];
+        double least = g->share[0], all = 0;
+        for (int k = 0; k < g->ranks; k++) {
+            all += g->share[k];
+            if (g->share[k] < least) least = g->share[k];
+        }
+        const bool outer = i == 0 || i == l->n_group - 1, bare = !(all > 0);
+        if ((bare && (!outer || l->n_group == 1)) || (!bare && !(least > 0)))
+            return err_set(
+                e, ERR_USAGE,
+                "--devices: a share of 0 is for all devices of the first group, which then have the tables, or "
+                "of the last, which have the head");
+        for (int k = 0; k < g->ranks && bare; k++) g->share[k] = 1;
+        g->is_end = bare || (i == 0 && front) || (i == l->n_group - 1 && back);
+    }
+    if (l->n_group == 2 && l->groups[0].is_end && l->groups[1].is_end)
+        return err_set(e, ERR_USAGE, "--devices: no device has layers: all shares are 0");
+    return OK;
+}
+
 /* How many steps each rank may have begun. */
 static void add_lanes(plan *l, const plan_options *o)
 {
@@ -168,8 +192,6 @@ static int add_devices(plan *l, const plan_options *o, err *e)
     l->ranks = mem_zero((size_t)n, sizeof *l->ranks);
     l->shares = mem_array((size_t)n, sizeof *l->shares);
     if (!l->groups || !l->ranks || !l->shares) return err_memory(e, "the plan");
-    l->groups[0].is_end = front;
-    l->groups[l->n_group - 1].is_end = back;
     l->results_to = back && away ? n - 1 : -1;
     for (int i = 0; i < n; i++) {
         plan_group *g = &l->groups[d[i].group];
@@ -193,7 +215,7 @@ static int add_devices(plan *l, const plan_options *o, err *e)
         if (rc) return rc;
         r->number = d[i].number;
     }
-    return OK;
+    return note_ends(l, front, back, e);
 }
 
 int plan_open(plan **out, const program *p, const plan_options *o, err *e)

@@ -62,7 +62,7 @@ typedef struct plan_group {
     const cut_coll *colls; /* [n_coll] */
     uint32_t n_coll;
     link_group *link[PLAN_LANES]; /* NULL: one rank, or some are in other processes */
-    bool is_end;                  /* what is before or after the layers: tables, head */
+    bool is_end;                  /* it has what is before or after the layers: tables, head */
 } plan_group;
 
 /* A step under way, and where its rows are kept between devices and for the caller. */
