@@ -85,8 +85,8 @@ endif
 
 .DEFAULT_GOAL := all
 .PHONY: all help config setup setup-cuda demo test check pairs weather asan ubsan tsan debug test-aarch64 test-cuda \
-  test-devices gpu-kit test-page lint format fuzz bench bench-model oracle netlab netlab-tools install install-strip \
-  deb uninstall clean FORCE
+  plant-faults test-devices gpu-kit test-page lint format fuzz bench bench-model oracle netlab netlab-tools install \
+  install-strip deb uninstall clean FORCE
 .SECONDARY:
 
 all: $(BUILD)/inferflow ## build build/inferflow (the default)
@@ -212,8 +212,12 @@ $(BUILD)/pairs: $(PAIRS) $(BUILD)/libinferflow.a
 pairs: all $(BUILD)/pairs ## every two values of two options together, in all commands (an hour)
 	INFERFLOW_BIN=$(BUILD)/inferflow $(BUILD)/pairs $(if $(PAIRS_SECONDS),--seconds $(PAIRS_SECONDS)) $(PAIRS_OF)
 
-test-cuda: all $(GPU_TESTS) ## the software GPU (build/gpu/libcuda.so.1) and what runs on it
+test-cuda: all $(GPU_TESTS) ## the software GPU (build/gpu/libcuda.so.1), what runs on it, and planted faults
 	@tools/run_tests.sh $(BUILD) $(GPU_TESTS)
+	@$(MAKE) --no-print-directory plant-faults
+# FAULTS='--seed 2 --count 12': others, fewer.
+plant-faults: all $(GPU_TESTS) ## faults planted in kernels for GPUs, one at a time: do the tests find them?
+	@$(PYTHON) tests/gpu/plant_faults.py --build $(BUILD) $(FAULTS)
 asan: ## the tests under AddressSanitizer and leak check
 	$(MAKE) check BUILD=build/asan CC=$(CLANG) OPT='-O1 -g' SAN='-fsanitize=address -fno-omit-frame-pointer'
 ubsan: ## the tests under UndefinedBehaviorSanitizer

@@ -1,6 +1,8 @@
 /* t_cuda_builtin.c - the built-in model on the CUDA backend (programs here, tests/gpu): over every type of
  * cache, in two chunks and one by one, the logits of the CPU; in every type that weights can have but those of iq1 to
- * iq3, which t_cuda_models.c has. */
+ * iq3, which t_cuda_models.c has.
+ *
+ * TYPE=q4_b64: that type alone. */
 #include "cuda_rig.h"
 #include "measure/evaluate.h"
 #include "rows_rig.h"
@@ -52,6 +54,10 @@ static void every_type(void **unused)
 {
     (void)unused;
     static const char *const kinds[] = {"f32", "f16", "i16", "q8", "q4"};
+    const char *only = getenv("TYPE");
+    for (int chunk = 1; only && chunk < 5; chunk += 3) check_type(only, "i16", chunk);
+    assert_int_equal(wrong, 0);
+    if (only) return;
     for (int t = 1; t < DTYPE_COUNT; t++) {
         const char *name = dtype_info[t].name;
         if (!strncmp(name, "iq", 2) && name[2] < '4') continue; /* to find their codes takes longer than the rest */

@@ -7,6 +7,7 @@
  *   SOFT_GPU_SEED=1               of the order of streams, blocks and warps
  *   SOFT_GPU_PATIENCE=1073741824  a launch fails of which no block has ended for so many instructions of warps
  *   SOFT_GPU_RACES=0              does not look for races: twice as fast
+ *   SOFT_GPU_PLANT, SOFT_GPU_DROP, SOFT_GPU_COVER: faults that a test plants (plant.h)
  *   SOFT_GPU_COUNT=FILE           writes calls, launches, kernels that ran (those of graphs too), copies and bytes,
  *                                 copies of memory of the host that is not pinned, as JSON when the process ends
  *   SOFT_GPU_FAIL=12              the 12th call fails; cuMemAlloc:3: the third call of that function. Allocations

@@ -1,5 +1,6 @@
 /* drv_module.c - modules, functions, launches. */
 #include "tests/gpu/drv_state.h"
+#include "tests/gpu/plant.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,9 @@ static CUresult load(CUmodule *out, const char *image)
 {
     if (!memcmp(image, "\177ELF", 4) || !memcmp(image, "\x50\xed\x55\xba", 4)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
     context *cx = drv_current();
-    ptx_module *m = ptx_parse(image);
+    char *planted = plant_text(image);
+    ptx_module *m = ptx_parse(planted ? planted : image);
+    free(planted);
     if (m->target > drv_set.major * 10 + drv_set.minor) {
         drv_say("PTX for sm_%d does not run on capability %d.%d", m->target, drv_set.major, drv_set.minor);
         ptx_free(m);
@@ -26,6 +29,7 @@ static CUresult load(CUmodule *out, const char *image)
     if (!mod) abort();
     mod->cx = cx;
     mod->p = ptx_program_load(m, variable_memory, cx);
+    plant_cover(mod->p);
     mod->functions = calloc((size_t)m->n_function + 1, sizeof *mod->functions);
     if (!mod->functions) abort();
     for (int i = 0; i < m->n_function; i++) mod->functions[i] = (function){.of = mod, .index = i};
@@ -54,6 +58,7 @@ CUresult cuModuleUnload(CUmodule m)
     if (r) return drv_leave(r);
     for (int i = 0; i < m->p->n_memory; i++) gpu_range_free(gpu_range_at(m->p->memory[i]));
     machine_forget(m->p);
+    plant_covered(m->p);
     ptx_program_free(m->p);
     free(m->functions);
     free(m);

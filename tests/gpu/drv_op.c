@@ -1,6 +1,7 @@
 /* drv_op.c - one piece of work: a kernel, a copy, a set. Copies of pinned memory read and write it when they run,
  * which is late. */
 #include "tests/gpu/drv_state.h"
+#include "tests/gpu/plant.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -79,9 +80,16 @@ static bool kernel_step(op *o, int64_t budget)
     return true;
 }
 
+/* Whether it is the piece of work that is left out. */
+static bool drops_now(const op *o)
+{
+    if (o->kind == OP_COPY) return plant_now("copy:");
+    return o->kind == OP_KERNEL && !o->running && plant_now("kernel:");
+}
+
 bool op_step(op *o)
 {
-    if (o->cx->broken) return true;
+    if (o->cx->broken || drops_now(o)) return true;
     switch (o->kind) {
     case OP_KERNEL: return kernel_step(o, 100000);
     case OP_COPY: copy_now(o); return true;

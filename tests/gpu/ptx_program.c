@@ -166,6 +166,7 @@ void ptx_program_free(program *p)
     free(p->rows);
     free(p->local_bytes);
     free(p->memory);
+    free(p->ran);
     free(p);
 }
 

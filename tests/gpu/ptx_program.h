@@ -68,6 +68,7 @@ typedef struct program {
     int *rows;            /* of a warp's file, from its first to the last that it or what it calls has */
     int64_t *local_bytes; /* of a lane, likewise */
     int64_t shared_bytes; /* of variables outside functions */
+    uint8_t *ran;         /* [n_code] not 0: for some lane; NULL: not noted (plant.h) */
     struct block *spare;  /* memory of blocks that have ended: machine.c's */
     int n_memory;
     uint64_t *memory; /* device addresses of variables, to be freed */

@@ -91,12 +91,14 @@ static int64_t straight(warp *w, int32_t stop, int64_t budget)
     const inst *code = w->block->of->p->code;
     group *g = &w->g[w->at];
     const uint32_t all = g->mask;
+    uint8_t *ran = w->block->of->p->ran;
     int64_t n = 0;
     for (int32_t pc = g->pc; n < budget; n++) {
         const inst *in = &code[pc];
         uint32_t mask = all;
         if (in->guard != NO_ROW) mask &= in->guard_not ? ~*row(w, in->guard) : *row(w, in->guard);
         w->now = in;
+        if (ran && mask) ran[pc] = 1;
         if (in->flow == FLOW_SETS && mask) {
             g->pc = pc;
             in->run(w, in, mask);

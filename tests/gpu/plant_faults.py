@@ -1,0 +1,237 @@
+#!/usr/bin/env python3
+"""plant_faults.py - do the judges of the CUDA backend find faults? Plants one at a time and counts those found.
+
+    make plant-faults                            forty faults, of which nine in ten have to be found
+    tests/gpu/plant_faults.py --seed 2 --count 12
+
+A fault is an edit of the PTX text while the software GPU loads it (tests/gpu/plant.h), at a line that has run in the
+model that judges it: so no kernel is named here, and what is rewritten tomorrow is judged the same day. Others leave
+out a copy or a kernel, or launch another graph. Judges are rows of tests/t_cuda_lists.c and types of
+tests/t_cuda_builtin.c, in which chains are longer; those that run the line try one after the other: bits that differ, a
+race, a fault of memory, a wait for ever, or a time-out is a find.
+
+Classes take turns; sites of a class are drawn from all its kernels alike.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+
+# A Llama, experts, floats, a coded cache, slots, an encoder; in chunks of one row.
+JUDGES = [("t_cuda_lists", {"ROW": str(row)}) for row in (0, 10, 11, 13, 16, 18, 7, 14, 17)]
+JUDGES += [("t_cuda_builtin", {"TYPE": kind}) for kind in ("q4_b64", "q8_0", "q8_b64", "iq4_nl", "f16")]
+TRIES = 6  # judges that try a fault
+LIMIT = 120  # seconds
+
+
+def drop(match):
+    return ";"
+
+
+def other_lane(match):
+    value = int(match[2])
+    return match[1] + str(value // 2 if value > 1 else 1 - value if value == 0 else 2) + match[3]
+
+
+def shorter(match):
+    op, kind, p, a, b = match.groups()
+    return f"{{ .reg .{kind} t; add.{kind} t, {b}, -1; setp.{op}.{kind} {p}, {a}, t; }}"
+
+
+def other_bits(match):
+    return match[1] + str(int(match[2]) >> 1 if int(match[2]) > 1 else 0) + ";"
+
+
+def other_shift(match):
+    return match[1] + str(int(match[2]) ^ 1) + ";"
+
+
+def apart(match):
+    d, a, b, c = match.groups()
+    return f"{{ .reg .f32 t; mul.rn.f32 t, {a}, {b}; add.rn.f32 {d}, t, {c}; }}"
+
+
+def twice(match):
+    return f"{match[1]} {match[2]}, {match[3]}, {match[3]};"
+
+
+def without_product(match):
+    return f"mov.b32 {match[1]}, {match[2]};"
+
+
+def rows_swapped(match):
+    return match[1] + "{" + match[3] + ", " + match[2] + match[4]
+
+
+def elsewhere(match):
+    size = {"8": 1, "16": 2, "32": 4, "64": 8}[match[3]] * int(match[2] or 1)
+    at = int(match[5])
+    return f"{match[1]}[{match[4]}+{at - size if at >= size else at + size}];"
+
+
+def toward_zero(match):
+    return match[1] + "rz" + match[2] + match[3]
+
+
+REG = r"(%\w+)"
+LOAD = r"(ld\.(?:global|shared)\S*?(?:\.v([24]))?\.[bufs](8|16|32|64)\s+[^\[]*)"
+# name, in which kernels, what an instruction says, what it says then. The order is that of turns.
+CLASSES = [
+    ("barrier", "", r"(?:bar|barrier)\.sync(?:\.aligned)?\s.*;$", drop),
+    ("lane", "", r"(shfl\.sync\.\w+\.b32\s.*?, )(\d+)(, \S+, \S+;)$", other_lane),
+    ("plane", "qmat|qdec|qpre", r"(and\.b32\s+%\w+, %\w+, )(\d{2,10});$", other_bits),
+    ("tail", "", rf"setp\.(lt|ge|gt|le)\.([su](?:32|64))\s+{REG}, {REG}, {REG};$", shorter),
+    ("chain", "mat|qdec|qpre|attn", rf"fma\.rn\.f32\s+{REG}, {REG}, {REG}, {REG};$", apart),
+    ("wait", "", r"(?:cp\.async\.wait|mbarrier\.try_wait|bar\.warp\.sync).*;$", drop),
+    ("scale", "", rf"(mul\.rn\.f32)\s+{REG}, {REG}, (?!\3){REG};$", twice),
+    ("product", "", rf"dp4a\.\w+\.\w+\s+{REG}, %\w+, %\w+, {REG};$", without_product),
+    ("rows", "", r"((?:mma|wgmma)\S+\s+\{.*?\},\s+)\{(%\w+), (%\w+)(.*;)$", rows_swapped),
+    ("shift", "qmat|qdec|qpre", r"(sh[lr]\.[bu]32\s+%\w+, %\w+, )(\d+);$", other_shift),
+    ("order", "", r"()((?:fence|membar)\S*.*);$", drop),
+    ("address", "", rf"{LOAD}\[{REG}\+(\d+)\];$", elsewhere),
+    ("rounding", "", r"(cvt\.)rni?((?:\.\w+)?\.(?:s32|s8|s16|u32|f16)\.f32)(\s.*)$", toward_zero),
+    ("store", "", r"st\.(?:global|shared)\S*\s.*;$", drop),
+    ("best", "", r"max(\.(?:f32|s32))(\s.*)$", lambda m: "min" + m[1] + m[2]),
+]
+WORK = ["copy", "graph", "kernel"]  # pieces of work that are left out or wrong: stale steps, tables, graphs
+
+
+class Text:
+    """A PTX text: its lines, and the function that each is in."""
+
+    def __init__(self, path):
+        with open(path) as f:
+            self.lines = f.read().split("\n")
+        self.inside, name = [], ""
+        for line in self.lines:
+            head = re.match(r"(?:\.visible |\.weak )?\.(?:entry|func)\s.*?(\w+)\(", line)
+            name = head[1] if head else name
+            self.inside.append(name)
+        self.names = set(self.inside)
+
+
+class Rig:
+    def __init__(self, build, folder):
+        self.build, self.folder = build, folder
+        self.env = dict(os.environ, INFERFLOW_BIN=os.path.join(build, "inferflow"))
+
+    def run(self, judge, **more):
+        """Whether a judge finds a fault, and what it says."""
+        program, choice = JUDGES[judge]
+        env = dict(self.env, **choice, **more)
+        path = os.path.join(self.build, "tests", program)
+        try:
+            done = subprocess.run([path], env=env, capture_output=True, timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            return True, "it did not end"
+        if "SOFT_GPU_PLANT" in more and b"soft gpu: planted" not in done.stderr:
+            sys.exit("nothing was planted: " + done.stderr.decode())
+        says = r"soft gpu: (error.*)|(\S+, cache .* differ on .*)|(code -.*)|(weights .* other logits)"
+        said = re.search(says, done.stdout.decode() + done.stderr.decode())
+        return done.returncode != 0, said[0] if said else ""
+
+    def look(self, judge):
+        """The lines that run in a judge, each with the name of its image's last function; and its counts of work."""
+        cover, count = (os.path.join(self.folder, f"{what}.{judge}") for what in ("cover", "count"))
+        found, why = self.run(judge, SOFT_GPU_COVER=cover, SOFT_GPU_COUNT=count)
+        if found:
+            sys.exit(f"{JUDGES[judge]} fails without a fault: {why}")
+        with open(count) as f:
+            counts = json.load(f)
+        with open(cover) as f:
+            return {tuple(line.split()) for line in f}, counts
+
+    def plant(self, number, judges, fault):
+        kind, *more = fault
+        path = os.path.join(self.folder, f"fault.{number}")
+        knobs = {"SOFT_GPU_DROP": f"{kind}:{more[0]}", "SOFT_GPU_RACES": "0"}
+        if kind not in WORK:
+            with open(path, "w") as f:
+                f.write("{}\n{}\n{}\n".format(*more))
+            knobs = {"SOFT_GPU_PLANT": path, "SOFT_GPU_PATIENCE": "30000000"}
+        for judge in judges[:TRIES]:
+            found, why = self.run(judge, **knobs)
+            if found:
+                return judge, why
+        return None, ""
+
+
+def sites_of(text, ran):
+    """{class: {function: [fault]}} of the lines that have run."""
+    out = {}
+    for number in sorted(ran):
+        line, inside = text.lines[number - 1], text.inside[number - 1]
+        guard, code = re.match(r"(\s*(?:@!?%\w+\s+)?)(.*?)\s*$", line).groups()
+        for name, kernels, says, edit in CLASSES:
+            match = re.match(says, code)
+            if not match or not re.search(kernels, inside):
+                continue
+            new = edit(match)
+            if guard.strip() and new.startswith("{"):
+                continue
+            fault = (name, number, line, "" if new == ";" else guard + new)
+            out.setdefault(name, {}).setdefault(inside, []).append(fault)
+    return out
+
+
+def choose(rng, count, sites, counts):
+    """[(judges, fault)]: classes by turns, kernels of a class alike."""
+    chosen, seen = [], set()
+    turns = [name for name, *_ in CLASSES] + WORK
+    merged = {}
+    for of in sites:
+        for name, kernels in of.items():
+            for inside, faults in kernels.items():
+                merged.setdefault(name, {}).setdefault(inside, set()).update(faults)
+    for turn in range(50 * len(turns)):
+        name = turns[turn % len(turns)]
+        judges = list(range(len(JUDGES)))
+        rng.shuffle(judges)
+        if name in WORK:
+            of = {"copy": "copies_to_device", "graph": "graph_launches", "kernel": "kernels"}[name]
+            judges = [judge for judge in judges if counts[judge][of] > 8][:1]
+            fault = (name, rng.randint(counts[judges[0]][of] // 4, counts[judges[0]][of] // 2)) if judges else None
+        else:
+            kernels = merged.get(name)
+            inside = rng.choice(sorted(kernels)) if kernels else None
+            fault = rng.choice(sorted(kernels[inside])) if kernels else None
+            judges = [judge for judge in judges if fault in sites[judge].get(name, {}).get(inside, ())]
+        if fault and fault[:2] not in seen:
+            seen.add(fault[:2])
+            chosen.append((judges, fault))
+        if len(chosen) == count:
+            break
+    return chosen
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--build", default="build")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=40)
+    parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
+    o = parser.parse_args()
+    text = Text(os.path.join(o.build, "gen/fast.compute_80.ptx"))
+    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(o.jobs) as pool:
+        rig = Rig(o.build, folder)
+        looks = list(pool.map(rig.look, range(len(JUDGES))))
+        sites = [sites_of(text, {int(n) for name, n in ran if name in text.names}) for ran, _ in looks]
+        chosen = choose(random.Random(o.seed), o.count, sites, [counts for _, counts in looks])
+        found = 0
+        results = pool.map(lambda job: rig.plant(job[0], *job[1]), enumerate(chosen))
+        for (_, fault), (judge, why) in zip(chosen, results):
+            found += judge is not None
+            where = f"number {fault[1]}" if fault[0] in WORK else text.inside[fault[1] - 1] + ": " + fault[2].strip()
+            by = "MISSED" if judge is None else " ".join(JUDGES[judge][1].values())
+            print(f"{by:6} {fault[0]:8} {where}   {why[:150]}", flush=True)
+    print(f"seed {o.seed}: {found} of {len(chosen)} planted faults found")
+    sys.exit(not chosen or 10 * found < 9 * len(chosen))
+
+
+main()
