@@ -13,7 +13,6 @@
 
 /* Threads of a block of each kernel. */
 enum {
-    QMAT_THREADS = 256,
     FMAT_THREADS = 256,
     RUN_THREADS = 512, /* at most */
     ATTN_WARPS = 8,
@@ -38,14 +37,30 @@ typedef struct product_args {
     int32_t rows;            /* that many at most: the grid's */
 } product_args;
 
-/* Packed weights, int8 activations (act_q8.h, one row a tile). */
-typedef struct qmat_args {
-    product_args of;
-    const uint8_t *w, *x;        /* panels; rows */
-    uint64_t w_stride, x_stride; /* bytes from panel to panel, from row to row */
-    int32_t type;                /* dtype of w */
-    float factor;                /* of scales: panel_format.factor */
-} qmat_args;
+/* Packed weights, int8 activations (act_q8.h, one row a tile): up to PRODUCT_PARTS matrices of one type that read the
+ * same activations. `share` warps, a power of two, take a panel by turns. A block has QDECODE_WARPS warps at most and
+ * `shared` bytes of dynamic shared memory: at most so many a warp, and for activations those of a stage of weights at
+ * least. */
+enum { PRODUCT_PARTS = 4, QDECODE_WARPS = 8, QDECODE_STAGE = 2432, QDECODE_RING = 9728, QDECODE_WAYS = 3 };
+#define QDECODE_WARP_BYTES(rows)  (QDECODE_RING + 32 * 4 * ((rows) == 1 ? 2 : (rows) / 2))
+#define QDECODE_STAGE_BYTES(rows) (512 + 640 * (rows))
+typedef struct product_part {
+    const uint8_t *w;
+    const float *bias; /* see product_args */
+    float *y;
+    int64_t n;
+    uint64_t stride; /* bytes from panel to panel */
+    int32_t panel0;  /* the number of its first panel */
+} product_part;
+typedef struct qdecode_args {
+    product_part part[PRODUCT_PARTS];
+    const int32_t *table, *live;
+    const uint8_t *x;
+    uint64_t x_stride;
+    int64_t cols, x_cols, head_rows;
+    int32_t parts, panels, share, shared, type;
+    float factor;
+} qdecode_args;
 
 /* Float weights, float activations. */
 typedef struct fmat_args {

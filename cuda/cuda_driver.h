@@ -16,9 +16,10 @@ typedef struct cu_graph_exec *cu_graph_exec;
 typedef uint64_t cu_address; /* of device memory */
 
 enum { CU_SUCCESS = 0, CU_OUT_OF_MEMORY = 2, CU_NO_BINARY = 209 };
-/* Attributes of a device; flags of a stream; mode of a capture: of calls of this thread alone; flag of memory of the
- * host: pinned for all contexts. */
-enum { CU_MAJOR = 75, CU_MINOR = 76, CU_STREAM_APART = 1, CU_CAPTURE_THREAD = 1, CU_HOST_PORTABLE = 1 };
+/* Attributes of a device and of a kernel; flags of a stream; mode of a capture: of calls of this thread alone; flag of
+ * memory of the host: pinned for all contexts. */
+enum { CU_PROCESSORS = 16, CU_MAJOR = 75, CU_MINOR = 76, CU_SHARED_OPTIN = 97, CU_SHARED_DYNAMIC = 8 };
+enum { CU_STREAM_APART = 1, CU_CAPTURE_THREAD = 1, CU_HOST_PORTABLE = 1 };
 
 /* X(name, parameters); all return a code. */
 #define CU_CALLS(X)                                                                                                    \
@@ -35,6 +36,7 @@ enum { CU_MAJOR = 75, CU_MINOR = 76, CU_STREAM_APART = 1, CU_CAPTURE_THREAD = 1,
     X(cuModuleLoadData, (cu_module * module, const void *image))                                                       \
     X(cuModuleUnload, (cu_module module))                                                                              \
     X(cuModuleGetFunction, (cu_function * function, cu_module module, const char *name))                               \
+    X(cuFuncSetAttribute, (cu_function function, int attribute, int value))                                            \
     X(cuMemAlloc_v2, (cu_address * address, size_t bytes))                                                             \
     X(cuMemFree_v2, (cu_address address))                                                                              \
     X(cuMemHostAlloc, (void **memory, size_t bytes, unsigned flags))                                                   \

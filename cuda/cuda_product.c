@@ -8,6 +8,15 @@
 
 static const dtype float_types[CUDA_FLOATS] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
 
+static const int decode_rows[QDECODE_WAYS] = {1, 8, 32};
+
+/* Dynamic shared memory of a block of so many warps: at most; at least, so that activations are not read in crumbs. */
+static int64_t shared_most(const cuda_kernels *k) { return k->shared_optin - 1024; } /* beside what is static */
+static int64_t shared_least(int rows, int warps)
+{
+    return warps * QDECODE_WARP_BYTES(rows) + QDECODE_STAGE_BYTES(rows);
+}
+
 int cuda_product_load(cuda_weights *w, err *e)
 {
     static const char *const kinds[PANEL_KINDS] = {
@@ -16,19 +25,60 @@ int cuda_product_load(cuda_weights *w, err *e)
 #undef X
     };
     static const int rows[CUDA_FAST_WAYS] = {1, CUDA_FAST_ROWS};
+    cuda_kernels *to = &w->kernels;
+    const cuda_driver *cu = w->q.cu;
     char name[64];
-    int rc = OK;
-    for (int way = 0; way < CUDA_FAST_WAYS; way++) {
-        for (int k = 0; k < PANEL_KINDS && !rc; k++) {
-            snprintf(name, sizeof name, "cuda_qmat_%s_%d", kinds[k], rows[way]);
-            rc = cuda_find(&w->q, w->fast, name, &w->kernels.qmat[k][way], e);
-        }
-        for (int k = 0; k < CUDA_FLOATS && !rc; k++) {
-            snprintf(name, sizeof name, "cuda_fmat_%s_%d", dtype_info[float_types[k]].name, rows[way]);
-            rc = cuda_find(&w->q, w->fast, name, &w->kernels.fmat[k][way], e);
-        }
+    int rc = cuda_done(&w->q, cu->cuDeviceGetAttribute(&to->processors, CU_PROCESSORS, w->q.device), "asking it", e);
+    if (!rc)
+        rc = cuda_done(&w->q, cu->cuDeviceGetAttribute(&to->shared_optin, CU_SHARED_OPTIN, w->q.device), "asking it",
+                       e);
+    for (int k = 0; k < PANEL_KINDS * QDECODE_WAYS && !rc; k++) {
+        cu_function *f = &to->qdecode[k / QDECODE_WAYS][k % QDECODE_WAYS];
+        snprintf(name, sizeof name, "cuda_qdecode_%s_%d", kinds[k / QDECODE_WAYS], decode_rows[k % QDECODE_WAYS]);
+        rc = cuda_find(&w->q, w->fast, name, f, e);
+        if (!rc)
+            rc = cuda_done(&w->q, cu->cuFuncSetAttribute(*f, CU_SHARED_DYNAMIC, (int)shared_most(to)),
+                           "preparing a kernel", e);
+    }
+    for (int k = 0; k < CUDA_FLOATS * CUDA_FAST_WAYS && !rc; k++) {
+        snprintf(name, sizeof name, "cuda_fmat_%s_%d", dtype_info[float_types[k / CUDA_FAST_WAYS]].name,
+                 rows[k % CUDA_FAST_WAYS]);
+        rc = cuda_find(&w->q, w->fast, name, &to->fmat[k / CUDA_FAST_WAYS][k % CUDA_FAST_WAYS], e);
     }
     return rc;
+}
+
+/* The kernel for so many rows: of experts a token's rows are `used`, each of another expert. */
+static int decode_way(product_rows r)
+{
+    const int each = r.used ? (r.rows + r.used - 1) / r.used : r.rows;
+    int way = 0;
+    while (way + 1 < QDECODE_WAYS && each > decode_rows[way]) way++;
+    return way;
+}
+
+/* Warps that share a panel: as few as give every multiprocessor two blocks; a block is within one head. */
+static int decode_share(const cuda_kernels *k, const qdecode_args *a, int64_t row_blocks, int warps)
+{
+    int share = 1;
+    while (share < warps && (row_blocks * a->panels * share < (int64_t)2 * k->processors * warps ||
+                             (a->head_rows < INT64_MAX && a->head_rows / PANEL_ROWS % (warps / share))))
+        share *= 2;
+    return share;
+}
+
+int cuda_qdecode_launch(cuda_queue *q, const cuda_kernels *k, int kind, product_rows r, qdecode_args *a, err *e)
+{
+    const int way = decode_way(r), rows = decode_rows[way];
+    const int64_t row_blocks = cuda_blocks(r.rows, rows), half = k->shared_optin / 2 - 1536;
+    int warps = QDECODE_WARPS;
+    int64_t shared = half >= shared_least(rows, warps) ? half : shared_most(k);
+    if (shared < shared_least(rows, warps)) warps /= 2;
+    a->shared = (int32_t)shared;
+    a->share = decode_share(k, a, row_blocks, warps);
+    const cuda_grid grid = {a->table ? r.rows : row_blocks, cuda_blocks(a->panels, warps / a->share), warps * 32,
+                            (uint64_t)shared};
+    return cuda_launch_grid(q, k->qdecode[kind][way], grid, (void *[]){a}, e);
 }
 
 static product_args product_of(const cuda_device *d, const cuda_segment *s, const step *st, const op *o)
@@ -56,19 +106,34 @@ static cuda_grid product_grid(const product_args *a, int64_t outputs, int thread
     return (cuda_grid){cuda_blocks(a->rows, way_of(a) ? CUDA_FAST_ROWS : 1), cuda_blocks(a->n, outputs), threads, 0};
 }
 
-static int start_packed(cuda_device *d, const cuda_segment *s, const step *st, const op *o, err *e)
+/* Up to PRODUCT_PARTS packed matrices of one type. */
+static int start_packed(cuda_device *d, const cuda_segment *s, const step *st, const uint32_t *ops, int n, err *e)
 {
-    const held_weight *w = &d->w->helds[d->p->tensors[o->in[1]].weight];
+    const program *p = d->p;
+    const op *first = &p->ops[*ops];
+    const product_args of = product_of(d, s, st, first);
+    const held_weight *w = &d->w->helds[p->tensors[first->in[1]].weight];
     const panel_format *f = panel_format_of(w->type);
-    qmat_args a = {.of = product_of(d, s, st, o),
-                   .w = w->data,
-                   .x = cuda_at(d, s, o->in[0]),
-                   .w_stride = w->stride,
-                   .type = (int32_t)w->type,
-                   .factor = f->factor};
-    a.x_stride = act_row_bytes(a.of.x_cols, d->p->tensors[o->in[0]].block);
-    return cuda_launch_grid(&d->q, d->w->kernels.qmat[f->kind][way_of(&a.of)],
-                            product_grid(&a.of, PANEL_ROWS, QMAT_THREADS), (void *[]){&a}, e);
+    qdecode_args a = {.table = of.table,
+                      .live = of.live,
+                      .x = cuda_at(d, s, first->in[0]),
+                      .x_stride = act_row_bytes(of.x_cols, p->tensors[first->in[0]].block),
+                      .cols = of.cols,
+                      .x_cols = of.x_cols,
+                      .head_rows = of.head_rows,
+                      .parts = n,
+                      .type = (int32_t)w->type,
+                      .factor = f->factor};
+    for (int i = 0; i < n; i++) {
+        const op *o = &p->ops[ops[i]];
+        const product_args part = product_of(d, s, st, o);
+        w = &d->w->helds[p->tensors[o->in[1]].weight];
+        a.part[i] = (product_part){
+            .w = w->data, .bias = part.bias, .y = part.y, .n = part.n, .stride = w->stride, .panel0 = a.panels};
+        a.panels += (int32_t)cuda_blocks(part.n, PANEL_ROWS);
+    }
+    return cuda_qdecode_launch(&d->q, &d->w->kernels, f->kind, (product_rows){of.rows, of.table ? p->n_used : 0}, &a,
+                               e);
 }
 
 /* Place in float_types of the type of a matrix; CUDA_FLOATS: packed, or another type. */
@@ -88,6 +153,21 @@ static int start_floats(cuda_device *d, const cuda_segment *s, const step *st, c
                             product_grid(&a.of, FMAT_THREADS / LANES, FMAT_THREADS), (void *[]){&a}, e);
 }
 
+/* How many ops from the first on can be one launch. */
+static int same_launch(const cuda_device *d, const uint32_t *ops, int n)
+{
+    const program *p = d->p;
+    const op *first = &p->ops[*ops];
+    int i = 1;
+    for (; i < n && i < PRODUCT_PARTS && first->kind != OP_MATMUL_HEADS; i++) {
+        const op *o = &p->ops[ops[i]];
+        if (o->kind != first->kind || o->in[3] != first->in[3] ||
+            d->w->helds[p->tensors[o->in[1]].weight].type != d->w->helds[p->tensors[first->in[1]].weight].type)
+            break;
+    }
+    return i;
+}
+
 int cuda_product_start(cuda_device *d, const cuda_segment *s, const step *st, const uint32_t *ops, int n, bool *done,
                        err *e)
 {
@@ -96,7 +176,9 @@ int cuda_product_start(cuda_device *d, const cuda_segment *s, const step *st, co
     if (rc || *done) return rc;
     *done = true;
     for (int i = 0; i < n && !packed; i++) *done = *done && float_type_of(d, &d->p->ops[ops[i]]) < CUDA_FLOATS;
-    for (int i = 0; i < n && *done && !rc; i++)
-        rc = (packed ? start_packed : start_floats)(d, s, st, &d->p->ops[ops[i]], e);
+    for (int i = 0, each; i < n && *done && !rc; i += each) {
+        each = packed ? same_launch(d, ops + i, n - i) : 1;
+        rc = packed ? start_packed(d, s, st, ops + i, each, e) : start_floats(d, s, st, &d->p->ops[ops[i]], e);
+    }
     return rc;
 }

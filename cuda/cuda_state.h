@@ -10,6 +10,8 @@
 
 #include <stdbool.h>
 
+struct qdecode_args; /* cuda_args.h */
+
 /* Kernels besides those of ops: X(name), in definitions.cu; in fast.cu. */
 #define CUDA_MOVE_LIST(X) X(move_in) X(move_out) X(columns_in)
 #define CUDA_FAST_LIST(X)                                                                                              \
@@ -23,8 +25,9 @@ enum { CUDA_FAST_ROWS = 8, CUDA_FAST_WAYS = 2, CUDA_FLOATS = 3 };
 
 typedef struct cuda_kernels {
     cu_function op[OP_COUNT];                      /* definitions */
-    cu_function qmat[PANEL_KINDS][CUDA_FAST_WAYS]; /* packed weights */
+    cu_function qdecode[PANEL_KINDS][3];           /* packed weights: of 1, 8, 32 rows */
     cu_function fmat[CUDA_FLOATS][CUDA_FAST_WAYS]; /* float32, float16, bfloat16 */
+    int processors, shared_optin; /* multiprocessors of the device; bytes of shared memory that a block can have */
 #define X(name) cu_function name;
     CUDA_MOVE_LIST(X)
     CUDA_FAST_LIST(X)
@@ -204,6 +207,12 @@ int cuda_fast_start(cuda_device *d, const cuda_segment *s, const step *st, const
 int cuda_product_load(cuda_weights *w, err *e);
 int cuda_product_start(cuda_device *d, const cuda_segment *s, const step *st, const uint32_t *ops, int n, bool *done,
                        err *e);
+/* The kernel of qdecode.cuh of a kind of panel; fills share and shared of its parameters. Rows of experts: `used` of
+ * them are a token's; else it is 0. */
+typedef struct product_rows {
+    int32_t rows, used;
+} product_rows;
+int cuda_qdecode_launch(cuda_queue *q, const cuda_kernels *k, int kind, product_rows r, struct qdecode_args *a, err *e);
 /* cuda_attn.c: ATTN, likewise. */
 int cuda_attn_start(cuda_device *d, const cuda_segment *s, const step *st, const op *o, bool *done, err *e);
 

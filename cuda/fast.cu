@@ -9,7 +9,7 @@ __device__ __forceinline__ float half_float(uint16_t h) { return __half2float(__
 
 #include "cuda/attn.cuh"
 #include "cuda/fmatmul.cuh"
-#include "cuda/qmatmul.cuh"
+#include "cuda/qdecode.cuh"
 #include "cuda/embed.cuh"
 #include "cuda/heads.cuh"
 #include "cuda/route.cuh"

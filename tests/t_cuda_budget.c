@@ -1,0 +1,57 @@
+/* t_cuda_budget.c - what the kernels of packed matrices cost: lane-instructions a weight, counted on the software GPU,
+ * as a share of what an H200 has time for while memory gives the weight: 128 lanes a clock at 1.98 GHz on each of 132
+ * multiprocessors, 4.3 TB/s. Instructions are those of PTX; ptxas makes fewer of some and more of others.
+ *
+ * Bars are what was reached. Above 1 a kind is bound by instructions, not by memory, as counted here. */
+#ifdef HAVE_CUDA
+#include "product_rig.h"
+
+/* A type of each kind of panel: most for 1 row and for 8. */
+static const struct {
+    dtype type;
+    double share[2];
+} rows[] = {
+    {DTYPE_Q8_0, {0.24, 0.30}},   {DTYPE_Q4_0, {0.42, 0.53}},   {DTYPE_Q8_B32, {0.26, 0.33}},
+    {DTYPE_Q8_B64, {0.27, 0.35}}, {DTYPE_Q6_B64, {0.51, 0.60}}, {DTYPE_Q5_B64, {0.47, 0.53}},
+    {DTYPE_Q4_B32, {0.50, 0.61}}, {DTYPE_Q4_B64, {0.38, 0.46}}, {DTYPE_Q3H_B64, {0.97, 1.05}},
+    {DTYPE_Q3_B32, {0.77, 0.92}}, {DTYPE_Q2_B32, {0.76, 0.96}}, {DTYPE_Q5_0, {0.50, 0.59}},
+    {DTYPE_Q5_1, {0.52, 0.62}},   {DTYPE_Q8_F32, {0.21, 0.27}}, {DTYPE_Q8_K, {0.20, 0.26}},
+    {DTYPE_TQ2_0, {0.68, 0.81}},  {DTYPE_Q1_0, {1.29, 1.52}},   {DTYPE_IQ4_NL, {0.64, 0.75}},
+    {DTYPE_MXFP4, {0.95, 1.06}},  {DTYPE_NVFP4, {1.05, 1.25}},  {DTYPE_Q2_K, {1.18, 1.49}},
+    {DTYPE_Q3_K, {0.95, 1.12}},   {DTYPE_Q4_K, {0.48, 0.61}},   {DTYPE_Q5_K, {0.50, 0.61}},
+    {DTYPE_Q6_K, {0.47, 0.57}},   {DTYPE_IQ4_XS, {0.70, 0.79}}, {DTYPE_IQ2_XXS, {0.92, 1.05}},
+    {DTYPE_IQ2_XS, {1.09, 1.26}}, {DTYPE_Q4_T, {0.81, 0.88}},   {DTYPE_Q3H_T, {1.01, 1.09}},
+    {DTYPE_Q3_T, {0.93, 1.02}},   {DTYPE_Q2_T, {1.07, 1.19}},
+};
+
+static void kernels_keep_to_the_rate_of_memory(void **unused)
+{
+    (void)unused;
+    static const int count[2] = {1, 8};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int k = 0; k < 2; k++) {
+            const product_size s = {count[k], 1024, 4096, 1, 1, 1};
+            const double weights = (double)s.n * s.cols, bits = (double)panel_bytes(rows[i].type, s.cols) / 2 / s.cols,
+                         lanes = 32 * (double)check(rows[i].type, s, NULL, 0, true) / weights,
+                         share = lanes / (128 * 132 * 1.98e9 / 4.3e12 * bits / 8);
+            if (share > rows[i].share[k])
+                fail_msg("%s, %d rows: %.2f lane-instructions a weight are %.2f of an H200's, more than %.2f",
+                         dtype_info[rows[i].type].name, count[k], lanes, share, rows[i].share[k]);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(kernels_keep_to_the_rate_of_memory)};
+    setenv("SOFT_GPU_RACES", "0", 1);
+    return cmocka_run_group_tests(tests, open_device, NULL);
+}
+#else
+#include "test.h"
+
+int main(void)
+{
+    skip_msg("this build has no CUDA backend");
+    return 0;
+}
+#endif
