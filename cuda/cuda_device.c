@@ -106,6 +106,14 @@ int cuda_fetch(cuda_queue *q, void *to, cu_address from, uint64_t bytes, err *e)
     return rc ? rc : cuda_wait(q, e);
 }
 
+int cuda_copy(cuda_queue *q, cu_address to, cu_context context, cu_address from, uint64_t bytes, err *e)
+{
+    if (q->bad) return lost(e);
+    const int code = context == q->context ? q->cu->cuMemcpyDtoDAsync_v2(to, from, bytes, q->stream)
+                                           : q->cu->cuMemcpyPeerAsync(to, q->context, from, context, bytes, q->stream);
+    return cuda_done(q, code, "copying between devices", e);
+}
+
 int cuda_launch_grid(cuda_queue *q, cu_function f, cuda_grid g, void **parameters, err *e)
 {
     if (q->bad) return lost(e);

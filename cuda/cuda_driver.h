@@ -11,15 +11,16 @@ typedef struct cu_context *cu_context;
 typedef struct cu_module *cu_module;
 typedef struct cu_function *cu_function;
 typedef struct cu_stream *cu_stream;
+typedef struct cu_event *cu_event;
 typedef struct cu_graph *cu_graph;
 typedef struct cu_graph_exec *cu_graph_exec;
 typedef uint64_t cu_address; /* of device memory */
 
 enum { CU_SUCCESS = 0, CU_OUT_OF_MEMORY = 2, CU_NO_BINARY = 209 };
 /* Attributes of a device and of a kernel; flags of a stream; mode of a capture: of calls of this thread alone; flag of
- * memory of the host: pinned for all contexts. */
+ * memory of the host: pinned for all contexts; of an event. */
 enum { CU_PROCESSORS = 16, CU_MAJOR = 75, CU_MINOR = 76, CU_SHARED_OPTIN = 97, CU_SHARED_DYNAMIC = 8 };
-enum { CU_STREAM_APART = 1, CU_CAPTURE_THREAD = 1, CU_HOST_PORTABLE = 1 };
+enum { CU_STREAM_APART = 1, CU_CAPTURE_THREAD = 1, CU_HOST_PORTABLE = 1, CU_EVENT_UNTIMED = 2 };
 
 /* X(name, parameters); all return a code. */
 #define CU_CALLS(X)                                                                                                    \
@@ -46,9 +47,15 @@ enum { CU_STREAM_APART = 1, CU_CAPTURE_THREAD = 1, CU_HOST_PORTABLE = 1 };
     X(cuMemcpyHtoDAsync_v2, (cu_address to, const void *from, size_t bytes, cu_stream stream))                         \
     X(cuMemcpyDtoHAsync_v2, (void *to, cu_address from, size_t bytes, cu_stream stream))                               \
     X(cuMemcpyDtoDAsync_v2, (cu_address to, cu_address from, size_t bytes, cu_stream stream))                          \
+    X(cuMemcpyPeerAsync, (cu_address to, cu_context to_context, cu_address from, cu_context from_context,              \
+                          size_t bytes, cu_stream stream))                                                             \
     X(cuStreamCreate, (cu_stream * stream, unsigned flags))                                                            \
     X(cuStreamDestroy_v2, (cu_stream stream))                                                                          \
     X(cuStreamSynchronize, (cu_stream stream))                                                                         \
+    X(cuStreamWaitEvent, (cu_stream stream, cu_event event, unsigned flags))                                           \
+    X(cuEventCreate, (cu_event * event, unsigned flags))                                                               \
+    X(cuEventRecord, (cu_event event, cu_stream stream))                                                               \
+    X(cuEventDestroy_v2, (cu_event event))                                                                             \
     X(cuStreamBeginCapture_v2, (cu_stream stream, int mode))                                                           \
     X(cuStreamEndCapture, (cu_stream stream, cu_graph * graph))                                                        \
     X(cuGraphInstantiateWithFlags, (cu_graph_exec * exec, cu_graph graph, unsigned long long flags))                   \

@@ -1,5 +1,6 @@
 /* cuda_rows.c - rows of activations on their way into a device and out of it: columns that other ranks have computed,
  * results, and the best logit of each row. */
+#include "base/mem.h"
 #include "core/act_move.h"
 #include "cuda/cuda_args.h"
 #include "cuda/cuda_state.h"
@@ -7,6 +8,16 @@
 #include <string.h>
 
 enum { MOVE_BLOCK = 256 }; /* threads of a block that moves columns */
+
+/* Columns that are in the stage to their place. */
+static int place_columns(cuda_device *d, const segment *s, ref t, int64_t col0, int64_t cols, int64_t rows, err *e)
+{
+    const tensor *a = &s->p->tensors[t];
+    int64_t all = tensor_count(a);
+    cu_address to = cuda_act_address(s->compiled, s->p, t);
+    return cuda_launch(&d->q, d->w->kernels.columns_in, rows * cols, MOVE_BLOCK,
+                       (void *[]){&to, &d->stage.at, &all, &col0, &cols, &rows}, e);
+}
 
 int cuda_act_put(dev *of, const segment *s, ref t, int64_t col0, int64_t cols, int64_t rows, const void *from, err *e)
 {
@@ -26,9 +37,7 @@ int cuda_act_put(dev *of, const segment *s, ref t, int64_t col0, int64_t cols, i
     if (!rc && a->block)
         rc = cuda_launch(&d->q, d->w->kernels.move_in, 1, 1,
                          (void *[]){&p, &act, &t, &col0, &cols, &rows, &d->stage.at}, e);
-    else if (!rc)
-        rc = cuda_launch(&d->q, d->w->kernels.columns_in, rows * cols, MOVE_BLOCK,
-                         (void *[]){&to, &d->stage.at, (int64_t *)&all, &col0, &cols, &rows}, e);
+    else if (!rc) rc = place_columns(d, s, t, col0, cols, rows, e);
     return rc ? rc : cuda_wait(&d->q, e);
 }
 
@@ -110,4 +119,63 @@ static void cuda_unpin(dev *of, void *at)
     d->q.cu->cuMemHostUnregister(at);
 }
 
-const row_ways cuda_row_ways = {.pin = cuda_pin, .unpin = cuda_unpin};
+/* ---- from device to device */
+
+struct parcel {
+    cuda_queue *of; /* the device that fills it */
+    cu_address at;
+    uint64_t bytes;
+    cu_event full;
+};
+
+static void close_parcel(parcel *p)
+{
+    const cuda_driver *cu = p->of->cu;
+    cu->cuCtxSetCurrent(p->of->context);
+    if (p->full) cu->cuEventDestroy_v2(p->full);
+    cuda_give(p->of, &p->at, p->bytes);
+    mem_free(p);
+}
+
+static int open_parcel(parcel **out, dev *of, uint64_t bytes, err *e)
+{
+    cuda_device *d = cuda_device_of(of);
+    parcel *p = mem_zero(1, sizeof *p);
+    *out = NULL;
+    if (!p) return err_memory(e, "rows between devices");
+    p->of = &d->q;
+    p->bytes = bytes;
+    int rc = cuda_take(&d->q, bytes, "rows between devices", &p->at, e);
+    if (!rc) rc = cuda_done(&d->q, d->q.cu->cuEventCreate(&p->full, CU_EVENT_UNTIMED), "making an event", e);
+    if (rc) close_parcel(p);
+    else *out = p;
+    return rc;
+}
+
+static int fill_parcel(parcel *p, dev *of, const segment *s, ref t, int64_t rows, err *e)
+{
+    cuda_device *d = cuda_device_of(of);
+    const uint64_t bytes = (uint64_t)rows * (uint64_t)tensor_count(&s->p->tensors[t]) * sizeof(float);
+    int rc = cuda_copy(&d->q, p->at, d->q.context, cuda_act_address(s->compiled, s->p, t), bytes, e);
+    return rc ? rc : cuda_done(&d->q, d->q.cu->cuEventRecord(p->full, d->q.stream), "recording an event", e);
+}
+
+static int take_parcel(const parcel *p, dev *of, const segment *s, ref t, int64_t col0, int64_t cols, int64_t rows,
+                       err *e)
+{
+    cuda_device *d = cuda_device_of(of);
+    const uint64_t bytes = (uint64_t)(rows * cols) * sizeof(float);
+    const bool whole = cols == tensor_count(&s->p->tensors[t]);
+    int rc = whole ? OK : cuda_block_grow(&d->q, &d->stage, bytes, "rows", e);
+    if (!rc) rc = cuda_done(&d->q, d->q.cu->cuStreamWaitEvent(d->q.stream, p->full, 0), "waiting for a device", e);
+    const cu_address to = whole ? cuda_act_address(s->compiled, s->p, t) : d->stage.at;
+    if (!rc) rc = cuda_copy(&d->q, to, p->of->context, p->at, bytes, e);
+    return rc || whole ? rc : place_columns(d, s, t, col0, cols, rows, e);
+}
+
+const row_ways cuda_row_ways = {.pin = cuda_pin,
+                                .unpin = cuda_unpin,
+                                .parcel_open = open_parcel,
+                                .parcel_close = close_parcel,
+                                .parcel_fill = fill_parcel,
+                                .parcel_take = take_parcel};

@@ -167,6 +167,8 @@ void cuda_block_free(cuda_queue *q, cuda_block *b);
 /* Copies, ordered with kernels; `from` may be reused at once. cuda_wait: until all that was asked for is done. */
 int cuda_send(cuda_queue *q, cu_address to, const void *from, uint64_t bytes, err *e);
 int cuda_fetch(cuda_queue *q, void *to, cu_address from, uint64_t bytes, err *e); /* and waits */
+/* To memory of this device, from memory of a device with that context: without the host, whichever they are. */
+int cuda_copy(cuda_queue *q, cu_address to, cu_context context, cu_address from, uint64_t bytes, err *e);
 int cuda_wait(cuda_queue *q, err *e);
 /* Where the next thing begins in memory in which things lie one after another. */
 static inline uint64_t cuda_aligned(uint64_t n) { return (n + 255) / 256 * 256; }

@@ -64,6 +64,17 @@ static void copies_are_of_pinned_memory(void **unused)
         }
 }
 
+/* Between devices that the backend has, rows pass without the host: of a greedy step it gets the best logit. */
+static void rows_pass_from_device_to_device(void **unused)
+{
+    (void)unused;
+    static const char *const devices[] = {"cuda:0;cuda:1", "cuda:0;cuda:0"};
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
+        const long long n = per_run("gemma2", devices[i], "--temperature 0", "bytes_to_host");
+        if (n > 16 * (LONG - SHORT)) fail_msg("%s: %lld bytes to the host", devices[i], n);
+    }
+}
+
 int main(void)
 {
 #ifdef HAVE_CUDA
@@ -72,10 +83,11 @@ int main(void)
     if (!realpath(folder, gpu)) return fprintf(stderr, "there is no %s\n", folder), 1;
     snprintf(work, sizeof work, "%s", temp_path("between"));
     if (mkdir(work, 0700)) return perror(work), 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(copies_are_of_pinned_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(copies_are_of_pinned_memory),
+                                       cmocka_unit_test(rows_pass_from_device_to_device)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 #else
-    (void)copies_are_of_pinned_memory;
+    (void)copies_are_of_pinned_memory, (void)rows_pass_from_device_to_device;
     skip_msg("this build has no CUDA backend");
     return 0;
 #endif

@@ -28,8 +28,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct weight_set weight_set; /* the backend's own, both */
+typedef struct weight_set weight_set; /* the backend's own, as the next two */
 typedef struct dev dev;
+typedef struct parcel parcel;
 typedef struct backend backend;
 
 /* An activation that another segment wrote. */
@@ -100,6 +101,14 @@ typedef struct row_ways {
      * unpin they copy from and to it without a detour. Failing changes nothing but speed. */
     void (*pin)(dev *d, void *at, uint64_t bytes);
     void (*unpin)(dev *d, void *at);
+    /* A parcel: memory of a device for rows on their way to other devices of the backend, without the host. fill copies
+     * rows 0 … rows-1 of t there, behind what the device has begun; take is act_put from there, behind that. Neither
+     * waits. The next fill comes when all devices that took from it have waited since. NULL: no such way. */
+    int (*parcel_open)(parcel **p, dev *d, uint64_t bytes, err *e);
+    void (*parcel_close)(parcel *p);
+    int (*parcel_fill)(parcel *p, dev *d, const segment *s, ref t, int64_t rows, err *e);
+    int (*parcel_take)(const parcel *p, dev *d, const segment *s, ref t, int64_t col0, int64_t cols, int64_t rows,
+                       err *e);
 } row_ways;
 
 /* All that a device does, an entry each, in the order of calls. */

@@ -9,6 +9,7 @@
  *
  * A step that failed on one device is passed along without work, with its error. No thread allocates. */
 #include "plan/drive.h"
+#include "plan/parcels.h"
 #include "plan/rank_exchange.h"
 #include "plan/rank_pass.h"
 #include "plan/results.h"
@@ -49,6 +50,16 @@ static void decode_rows(const plan_rank *r, const uint8_t *from, int64_t cols, i
         l->codecs->decode(l->wire, l->reduction.group, from, cols, rows + i * cols);
 }
 
+/* Columns of an input, from the device that wrote them. */
+static int take_parcel(rank_lane *a, const parcel *from, uint32_t k, cut_range c, int64_t rows, err *e)
+{
+    const segment *s = &a->seg;
+    turn_take_for_rows(a);
+    int rc = s->be->ways->parcel_take(from, s->on, s, a->of->of->cross[k].t, c.from, c.to - c.from, rows, e);
+    turn_give(a, a->reached);
+    return rc;
+}
+
 /* Columns of an input that one rank wrote. After *rc is set, what comes from elsewhere is still taken. */
 static void put_part(plan *l, rank_lane *a, flight *f, uint32_t k, int from, int *rc, err *e)
 {
@@ -57,6 +68,11 @@ static void put_part(plan *l, rank_lane *a, flight *f, uint32_t k, int from, int
     const int64_t col0 = giver->sends[k].columns.from, cols = giver->sends[k].columns.to - col0;
     const int64_t rows = f->st->n[l->p->tensors[l->cross[k].t].axis];
     const bool here = is_here(l, giver);
+    const parcel *direct = parcel_for(l, f, k, giver, a->of);
+    if (direct) {
+        if (!*rc) *rc = take_parcel(a, direct, k, giver->sends[k].columns, rows, e);
+        return;
+    }
     const void *bytes = here ? passed_at(l, f, k, col0) : NULL;
     err late = {0};
     int came = here ? OK : remote_take(a, k, from, passed_bytes(l, cols, rows), &bytes, &late);
@@ -126,14 +142,17 @@ static void get_outputs(plan *l, rank_lane *a, flight *f, int *rc, err *e)
         if (!part->t || !rows) continue;
         float *to = c->read_by_device || c->divided ? passed_at(l, f, k, part->columns.from) : NULL;
         float *plain = a->plain ? a->plain : to;
+        parcel *direct = parcel_from(l, f, k, r);
+        const bool leaves = c->read_by_device && parcels_leave(l, f, k, r);
         turn_take_for_rows(a);
         if (l->self >= 0) results_write(a, f, k, rc, e);
         else if (!*rc && c->entry == ENTRY_HEAD) *rc = get_logits(l, a, f, k, e);
         else if (!*rc && c->entry >= 0) *rc = get_rows(l, a, f, k, 0, rows, e);
-        if (!*rc && c->read_by_device) *rc = s->be->act_get(s->on, s, part->t, 0, rows, plain, e);
+        if (!*rc && direct) *rc = s->be->ways->parcel_fill(direct, s->on, s, part->t, rows, e);
+        if (!*rc && leaves) *rc = s->be->act_get(s->on, s, part->t, 0, rows, plain, e);
         turn_give(a, a->reached);
         if (l->self >= 0) results_send(a, f, k, rc, e);
-        if (!c->read_by_device) continue;
+        if (!leaves) continue;
         if (!*rc && c->divided) step_tap_columns(f->st, l->p, c->t, part->columns, rows, plain);
         const int64_t cols = part->columns.to - part->columns.from;
         if (!*rc && a->plain) {
@@ -293,7 +312,8 @@ static int flight_open(const plan *l, flight *f, err *e)
         if (is_kept(&l->cross[k])) ok = (f->passed[k] = rows_of(l, l->cross[k].t)) != NULL;
     for (int i = ENTRY_HEAD; i < ENTRY_COUNT && ok; i++)
         if (l->p->entries[i].out && l->self < 0) ok = (f->result[i] = rows_of(l, l->p->entries[i].out)) != NULL;
-    return ok ? results_open(l, f, e) : err_memory(e, "steps under way");
+    int rc = ok ? results_open(l, f, e) : err_memory(e, "steps under way");
+    return rc ? rc : parcels_open(l, f, e);
 }
 
 /* Where rows pass coded: memory for those of any crossing. */
@@ -357,6 +377,7 @@ void drive_close(plan *l)
             row_memory_give(l, f->passed[k], rows_bytes(l, l->cross[k].t));
         for (int k = 0; k < ENTRY_COUNT; k++) row_memory_give(l, f->result[k], rows_bytes(l, l->p->entries[k].out));
         results_close(l, f);
+        parcels_close(l, f);
         mem_free(f->passed);
         mem_free(f->faults);
         row_memory_give(l, f->best, best_bytes(l));

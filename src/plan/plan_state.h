@@ -77,6 +77,7 @@ typedef struct flight {
     err why;
     float **passed; /* [n_cross] rows of an activation that crosses: of each rank its columns one after another, coded,
                        from max_rows * (its first column) on; NULL: it is a result, from one rank */
+    parcel **parcels;           /* [n_cross][n] of the ranks that write them; NULL: none (parcels.h) */
     float *result[ENTRY_COUNT]; /* rows of HEAD, POOL, SCORES */
     best_logit *best;           /* [most ranks][rows of HEAD] where the step wants only these, by rank */
     void *sent[ENTRY_COUNT];    /* on a node: the message with its part of a result; NULL: it sends none */
