@@ -152,18 +152,21 @@ $(BUILD)/nvcc: FORCE
 $(BUILD)/embedded: FORCE
 	$(call stamp,$(SPECS))
 
-# Kernels for GPUs as machine code, and as PTX for all other kinds. No product and sum is fused that is not written so,
-# and division and roots are rounded, so that they give the bits of the CPU.
+# Kernels for GPUs as PTX, and as the machine code that is made of it: what tests judge is what cards run, and the long
+# part of compiling is done once. No product and sum is fused that is not written so, and division and roots are
+# rounded, so that they give the bits of the CPU.
 NVCC_FLAGS := -std=c++20 -fmad=false -prec-div=true -prec-sqrt=true -ftz=false -diag-suppress 20011,20014,20091,20096 \
   -Isrc -I.
-define image
-$(BUILD)/gen/%.$(1).$(2): cuda/%.cu $(BUILD)/nvcc
-	@mkdir -p $$(@D)
-	$$(call say,NVCC,$$@)
-	$$(Q)$$(NVCC) -$(2) -arch=$(1) $$(NVCC_FLAGS) -MMD -MP -MT $$@ -MF $$@.d -o $$@.new $$< && mv $$@.new $$@
+$(BUILD)/gen/%.$(CUDA_PTX).ptx: cuda/%.cu $(BUILD)/nvcc
+	@mkdir -p $(@D)
+	$(call say,NVCC,$@)
+	$(Q)$(NVCC) -ptx -arch=$(CUDA_PTX) $(NVCC_FLAGS) -MMD -MP -MT $@ -MF $@.d -o $@.new $< && mv $@.new $@
+define cubin
+$(BUILD)/gen/%.$(1).cubin: $(BUILD)/gen/%.$(CUDA_PTX).ptx
+	$$(call say,PTXAS,$$@)
+	$$(Q)$$(NVCC) -cubin -arch=$(1) -o $$@.new $$< && mv $$@.new $$@
 endef
-$(foreach arch,$(CUDA_KINDS),$(eval $(call image,$(arch),cubin)))
-$(foreach arch,$(CUDA_PTX),$(eval $(call image,$(arch),ptx)))
+$(foreach arch,$(CUDA_KINDS),$(eval $(call cubin,$(arch))))
 
 # Specs, the built-in model and the web page travel inside the executable.
 $(BUILD)/gen/embed: tools/embed_files.c
@@ -213,7 +216,7 @@ pairs: all $(BUILD)/pairs ## every two values of two options together, in all co
 	INFERFLOW_BIN=$(BUILD)/inferflow $(BUILD)/pairs $(if $(PAIRS_SECONDS),--seconds $(PAIRS_SECONDS)) $(PAIRS_OF)
 
 test-cuda: all $(GPU_TESTS) ## the software GPU (build/gpu/libcuda.so.1), what runs on it, and planted faults
-	@tools/run_tests.sh $(BUILD) $(GPU_TESTS)
+	@CUDA_TESTS=all TEST_TIMEOUT=900 tools/run_tests.sh $(BUILD) $(GPU_TESTS)
 	@$(MAKE) --no-print-directory plant-faults
 # FAULTS='--seed 2 --count 12': others, fewer.
 plant-faults: all $(GPU_TESTS) ## faults planted in kernels for GPUs, one at a time: do the tests find them?

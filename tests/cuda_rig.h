@@ -5,6 +5,9 @@
 
 #include <dlfcn.h>
 
+/* Whether case number i is computed: each with CUDA_TESTS=all (make test-cuda), else one in n, for minutes less. */
+static inline bool cuda_takes_case(int i, int n) { return getenv("CUDA_TESTS") || i % n == 0; }
+
 /* The backend opens the driver by its name, and is given the software one; without that the process ends. False: this
  * build has no CUDA backend, and the runner is told. */
 static inline bool cuda_rig_open(void)

@@ -45,17 +45,17 @@ static void write_counts(void)
     if (!f) return;
     const drv_counts *c = &drv_count;
 #define N(x) (unsigned long long)c->x
-    fprintf(
-        f,
-        "{\"calls\": %llu, \"launches\": %llu, \"kernels\": %llu, \"graph_launches\": %llu, \"graphs\": %llu,\n"
-        " \"copies_to_device\": %llu,\n"
-        " \"bytes_to_device\": %llu, \"copies_to_host\": %llu, \"bytes_to_host\": %llu, \"copies_on_device\": %llu,\n"
-        " \"bytes_on_device\": %llu, \"copies_of_pageable\": %llu, \"sets\": %llu, \"allocations\": %llu, "
-        "\"bytes_allocated\": %llu,\n"
-        " \"host_allocations\": %llu, \"synchronizations\": %llu, \"warp_instructions\": %llu}\n",
-        N(calls), N(launches), N(kernels), N(graph_launches), N(graphs), N(to_device), N(bytes_to_device), N(to_host),
-        N(bytes_to_host), N(on_device), N(bytes_on_device), N(pageable), N(sets), N(allocations), N(bytes_allocated),
-        N(host_allocations), N(synchronizations), (unsigned long long)machine_warp_instructions);
+    fprintf(f,
+            "{\"calls\": %llu, \"launches\": %llu, \"kernels\": %llu, \"graph_launches\": %llu, \"graphs\": %llu,\n"
+            " \"copies_to_device\": %llu, \"bytes_to_device\": %llu, \"copies_to_host\": %llu, \"bytes_to_host\": "
+            "%llu, \"copies_on_device\": %llu,\n"
+            " \"bytes_on_device\": %llu, \"copies_of_pageable\": %llu, \"sets\": %llu, \"allocations\": %llu, "
+            "\"bytes_allocated\": %llu,\n"
+            " \"host_allocations\": %llu, \"synchronizations\": %llu, \"warp_instructions\": %llu}\n",
+            N(calls), N(launches), N(kernels), N(graph_launches), N(graphs), N(to_device), N(bytes_to_device),
+            N(to_host), N(bytes_to_host), N(on_device), N(bytes_on_device), N(pageable), N(sets), N(allocations),
+            N(bytes_allocated), N(host_allocations), N(synchronizations),
+            (unsigned long long)machine_warp_instructions);
 #undef N
     fclose(f);
 }
