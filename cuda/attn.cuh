@@ -66,14 +66,9 @@ template <int T> __device__ __forceinline__ void encode_query(const attn_block<T
     const int dim = b.a->kv.k_dim, lane = b.lane, plane = b.a->at.query_plane;
     uint8_t *to = b.shared + b.a->at.query + u * b.a->at.query_row;
     float *sums = floats_at(b, b.a->at.query_sums) + u * (int)f->blocks;
-    float most = 0;
-    bool odd = false;
-    for (int i = lane; i < dim; i += 32) {
-        most = fm_max(fabsf(x[i]), most);
-        odd = odd || !(fabsf(x[i]) < INFINITY);
-    }
-    most = warp_max(most);
-    const bool bad = __any_sync(~0u, odd), tiny = !(most >= KV_TINY);
+    const warp_range of = warp_range_of(x, dim, lane);
+    const float most = of.most;
+    const bool bad = of.odd, tiny = !(most >= KV_TINY);
     const float inverse = bad || tiny ? 0 : (float)f->query / most;
     int sum = 0;
     for (int i0 = 0; i0 < f->padded; i0 += 32) {

@@ -210,6 +210,22 @@ __device__ __forceinline__ float warp_max(float x)
     return x;
 }
 
+/* The greatest magnitude of n elements, by a warp; `odd`: one of them is not finite. */
+typedef struct warp_range {
+    float most;
+    bool odd;
+} warp_range;
+__device__ __forceinline__ warp_range warp_range_of(const float *x, int n, int lane)
+{
+    float most = 0;
+    bool odd = false;
+    for (int i = lane; i < n; i += 32) {
+        most = fm_max(fabsf(x[i]), most);
+        odd = odd || !(fabsf(x[i]) < INFINITY);
+    }
+    return {warp_max(most), (bool)__any_sync(~0u, odd)};
+}
+
 /* ---- over the lanes that have keys of one query */
 __device__ __forceinline__ float keys_max(float x)
 {

@@ -38,8 +38,8 @@ const blas_calls *blas_open(const char *path, err *e);
  * (0: none of the caller's); *version: 130100 for 13.1. */
 int blas_handle_open(const blas_calls *blas, blas_handle **h, void *stream, uint64_t workspace, size_t bytes,
                      int *version, err *e);
-/* y[rows][ldy], of which n columns are written, = x[rows][k] * transpose(w[n][k]), all in device memory. x and w have
- * one type, sums and y are float32. */
+/* y = x * transpose(w), all in device memory. x is [rows][k] and w is [n][k], of one type. y is [rows][ldy], of which
+ * the first n columns are written. Sums and y are float32. */
 typedef struct blas_product {
     uint64_t x, w, y;
     int64_t rows, n, k, ldy;

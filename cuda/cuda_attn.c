@@ -4,12 +4,11 @@
 #include "cuda/cuda_args.h"
 #include "cuda/cuda_state.h"
 
-/* Bytes of dynamic shared memory that every device gives without being asked. Blocks that keep a large device busy.
- * Rows up to which a block has the units of one tensor instruction. Rows of which a step may have more sequences than
- * its blocks of rows begin. */
+/* SHARED_MAX: bytes of dynamic shared memory that every device gives without a request. BLOCKS: the number of blocks
+ * that keeps a large device busy. SPLITS: the maximum number of blocks that share the keys of a row. FEW_ROWS: the
+ * maximum number of rows at which a block has 8 units, those of one tensor instruction. SEQUENCES: the maximum number
+ * of blocks of rows that are added because a sequence may begin within a block. */
 enum { SHARED_MAX = 44 << 10, BLOCKS = 264, SPLITS = 32, FEW_ROWS = 64, SEQUENCES = 256 };
-
-static int blocks_of(int n, int each) { return (n + each - 1) / each; }
 
 /* Units and tiles at a time that fit into shared memory; false: none do. */
 static bool fit_shape(const kv_store *kv, attn_shape *a)
@@ -29,9 +28,9 @@ static bool choose_shape(const cuda_device *d, const op *o, int rows, attn_shape
     if (!fit_shape(kv, a)) return false;
     a->heads = per_kv < a->units ? per_kv : a->units;
     a->rows = a->units / a->heads;
-    a->chunks = blocks_of(per_kv, a->heads);
+    a->chunks = (int)cuda_blocks(per_kv, a->heads);
     a->first_kv = o->u.attn.head0 / per_kv;
-    a->row_blocks = blocks_of(rows, a->rows);
+    a->row_blocks = (int)cuda_blocks(rows, a->rows);
     const int heads = (last / per_kv - a->first_kv + 1) * a->chunks, groups = rows * heads,
               more = a->rows == 1 || rows == 1 ? 0
                      : rows < SEQUENCES        ? rows

@@ -10,8 +10,9 @@ static const dtype float_types[CUDA_FLOATS] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16}
 
 static const int decode_rows[QDECODE_WAYS] = {1, 8, 32};
 
-/* Dynamic shared memory of a block of so many warps: at most; at least, so that activations are not read in crumbs. */
-static int64_t shared_most(const cuda_kernels *k) { return k->shared_optin - 1024; } /* beside what is static */
+/* The maximum of dynamic shared memory of a block: a kernel's static shared memory has 1024 bytes at most. */
+static int64_t shared_most(const cuda_kernels *k) { return k->shared_optin - 1024; }
+/* The minimum for a block of so many warps: their rings, and one stage of activations. */
 static int64_t shared_least(int rows, int warps)
 {
     return warps * QDECODE_WARP_BYTES(rows) + QDECODE_STAGE_BYTES(rows);
@@ -84,7 +85,7 @@ int cuda_qdecode_launch(cuda_queue *q, const cuda_kernels *k, int kind, product_
 static product_args product_of(const cuda_device *d, const cuda_segment *s, const step *st, const op *o)
 {
     const program *p = d->p;
-    const held_weight *w = &d->w->helds[p->tensors[o->in[1]].weight];
+    const held_weight *w = cuda_matrix(d, o);
     product_args a = {.bias = cuda_at(d, s, o->in[2]),
                       .y = cuda_at(d, s, o->out),
                       .n = tensor_count(&p->tensors[o->out]),
@@ -112,7 +113,7 @@ static int start_packed(cuda_device *d, const cuda_segment *s, const step *st, c
     const program *p = d->p;
     const op *first = &p->ops[*ops];
     const product_args of = product_of(d, s, st, first);
-    const held_weight *w = &d->w->helds[p->tensors[first->in[1]].weight];
+    const held_weight *w = cuda_matrix(d, first);
     const panel_format *f = panel_format_of(w->type);
     qdecode_args a = {.table = of.table,
                       .live = of.live,
@@ -127,7 +128,7 @@ static int start_packed(cuda_device *d, const cuda_segment *s, const step *st, c
     for (int i = 0; i < n; i++) {
         const op *o = &p->ops[ops[i]];
         const product_args part = product_of(d, s, st, o);
-        w = &d->w->helds[p->tensors[o->in[1]].weight];
+        w = cuda_matrix(d, o);
         a.part[i] = (product_part){
             .w = w->data, .bias = part.bias, .y = part.y, .n = part.n, .stride = w->stride, .panel0 = a.panels};
         a.panels += (int32_t)cuda_blocks(part.n, PANEL_ROWS);
@@ -139,7 +140,7 @@ static int start_packed(cuda_device *d, const cuda_segment *s, const step *st, c
 /* Place in float_types of the type of a matrix; CUDA_FLOATS: packed, or another type. */
 static int float_type_of(const cuda_device *d, const op *o)
 {
-    const held_weight *w = &d->w->helds[d->p->tensors[o->in[1]].weight];
+    const held_weight *w = cuda_matrix(d, o);
     int k = 0;
     while (k < CUDA_FLOATS && (w->packed || float_types[k] != w->type)) k++;
     return k;
@@ -147,7 +148,7 @@ static int float_type_of(const cuda_device *d, const op *o)
 
 static int start_floats(cuda_device *d, const cuda_segment *s, const step *st, const op *o, err *e)
 {
-    const held_weight *w = &d->w->helds[d->p->tensors[o->in[1]].weight];
+    const held_weight *w = cuda_matrix(d, o);
     fmat_args a = {.of = product_of(d, s, st, o), .w = w->data, .x = cuda_at(d, s, o->in[0])};
     return cuda_launch_grid(&d->q, d->w->kernels.fmat[float_type_of(d, o)][way_of(&a.of)],
                             product_grid(&a.of, FMAT_THREADS / LANES, FMAT_THREADS), (void *[]){&a}, e);
@@ -162,7 +163,7 @@ static int same_launch(const cuda_device *d, const uint32_t *ops, int n)
     for (; i < n && i < PRODUCT_PARTS && first->kind != OP_MATMUL_HEADS; i++) {
         const op *o = &p->ops[ops[i]];
         if (o->kind != first->kind || o->in[3] != first->in[3] ||
-            d->w->helds[p->tensors[o->in[1]].weight].type != d->w->helds[p->tensors[first->in[1]].weight].type)
+            cuda_matrix(d, o)->type != cuda_matrix(d, first)->type)
             break;
     }
     return i;

@@ -55,7 +55,8 @@ int cuda_act_get(dev *of, const segment *s, ref t, int64_t row0, int64_t rows, v
     return rc ? rc : cuda_fetch(&d->q, to, d->stage.at, bytes, e);
 }
 
-/* Rows from row0 on, of which `live` says how many there are. */
+/* Starts the kernel that picks the best logit of each row from row0 on. The device reads the number of rows at `live`;
+ * NULL: it is `rows`. */
 static int start_pick(cuda_device *d, const cuda_segment *s, ref t, int64_t row0, int64_t rows, const int32_t *live,
                       cu_address to, err *e)
 {

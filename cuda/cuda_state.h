@@ -200,6 +200,11 @@ static inline void *cuda_at(const cuda_device *d, const cuda_segment *s, ref t)
     return (void *)(uintptr_t)(i->kind == TENSOR_CONST ? d->constant[t] : s->act + i->off);
 }
 static inline const step *cuda_step_at(const cuda_segment *s) { return (const step *)(uintptr_t)s->step.at; }
+/* The weights that a matrix op multiplies by. */
+static inline const held_weight *cuda_matrix(const cuda_device *d, const op *o)
+{
+    return &d->w->helds[d->p->tensors[o->in[1]].weight];
+}
 static inline int64_t cuda_blocks(int64_t n, int64_t each) { return (n + each - 1) / each; }
 
 /* cuda_fast.c: the kernels of fast.cu; starts the one that does an op in this step. *done false: there is none. */

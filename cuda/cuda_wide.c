@@ -177,7 +177,7 @@ void cuda_wide_prepare(cuda_device *d, const step *st)
 
 static wide_product product_of(const cuda_device *d, const cuda_segment *s, const step *st, const op *o)
 {
-    return (wide_product){.w = &d->w->helds[d->p->tensors[o->in[1]].weight],
+    return (wide_product){.w = cuda_matrix(d, o),
                           .x = (cu_address)(uintptr_t)cuda_at(d, s, o->in[0]),
                           .y = (cu_address)(uintptr_t)cuda_at(d, s, o->out),
                           .bias = cuda_at(d, s, o->in[2]),
@@ -188,7 +188,7 @@ static wide_product product_of(const cuda_device *d, const cuda_segment *s, cons
 static bool is_wide(const cuda_device *d, const step *st, const op *o)
 {
     if (o->kind != OP_MATMUL || st->n[d->p->tensors[o->out].axis] < ROWS_LEAST) return false;
-    const held_weight *w = &d->w->helds[d->p->tensors[o->in[1]].weight];
+    const held_weight *w = cuda_matrix(d, o);
     return type_of(w) >= 0 && w->cols <= COLS_MOST;
 }
 

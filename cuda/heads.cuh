@@ -89,15 +89,9 @@ __device__ __forceinline__ void kv_head_put(dtype t, const kv_codes &f, bool val
         for (int64_t b = 0; b < f.blocks; b++) kv_block_put(f, values, tile, x, dim, b, token, lane);
         return;
     }
-    float most = 0;
-    bool odd = false;
-    for (int d = lane; d < dim; d += 32) {
-        most = fm_max(fabsf(x[d]), most);
-        odd = odd || !(fabsf(x[d]) < INFINITY);
-    }
-    most = warp_max(most);
-    uint16_t scale = __any_sync(~0u, odd) ? 0x7e00 : f32_to_f16(most);
-    if (half_float(scale) < most) ++scale;
+    const warp_range of = warp_range_of(x, dim, lane);
+    uint16_t scale = of.odd ? 0x7e00 : f32_to_f16(of.most);
+    if (half_float(scale) < of.most) ++scale;
     const float d16 = half_float(scale), by = d16 > 0 && d16 * 0 == 0 ? (float)f.top / d16 : 0;
     if (lane == 0) kv_scales(&f, tile)[token] = scale;
     for (int d = lane; d < dim; d += 32) {

@@ -8,13 +8,6 @@
 #include "cuda/cuda_args.h"
 #include "src/tensor/act_q8.h"
 
-__device__ __forceinline__ uint16_t bfloat_of(float x)
-{
-    const uint32_t u = __float_as_uint(x);
-    if ((u & 0x7fffffffu) > 0x7f800000u) return 0x7fc0;
-    return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
-}
-
 /* A thread has a span of a row. */
 extern "C" __global__ void __launch_bounds__(WIDE_THREADS) cuda_wide_weights(const wide_weights a)
 {
@@ -27,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(WIDE_THREADS) cuda_wide_weights(con
                            (uint64_t)s * (uint64_t)(f->span / PANEL_K * f->code_lines + f->tail_lines) * PANEL_LINE;
     float of[PANEL_SPAN];
     panel_row((dtype)a.type, panel, (int)(n % PANEL_ROWS), left, of);
-    for (int64_t j = 0; j < left; j++) a.to[row * a.cols + k + j] = bfloat_of(of[j]);
+    for (int64_t j = 0; j < left; j++) a.to[row * a.cols + k + j] = f32_to_bf16(of[j]);
 }
 
 /* A block of threads has a row: of codes, or of floats. */
@@ -40,13 +33,13 @@ extern "C" __global__ void __launch_bounds__(WIDE_THREADS) cuda_wide_rows(const 
         const uint8_t *x = (const uint8_t *)a.x + (uint64_t)row * act_row_bytes(a.cols, a.block);
         const float *scale = (const float *)(x + act_padded(a.cols));
         for (int64_t k = threadIdx.x; k < a.cols; k += WIDE_THREADS)
-            to[k] = bfloat_of((float)((const int8_t *)x)[k] * scale[k / a.block]);
+            to[k] = f32_to_bf16((float)((const int8_t *)x)[k] * scale[k / a.block]);
         return;
     }
     const float *x = (const float *)a.x + row * a.cols;
     float greatest = 0;
     for (int64_t k = threadIdx.x; k < a.cols && a.half; k += WIDE_THREADS) greatest = fmaxf(greatest, fabsf(x[k]));
-    for (int half = 16; half; half /= 2) greatest = fmaxf(greatest, __shfl_xor_sync(~0u, greatest, half));
+    greatest = warp_max(greatest);
     if (threadIdx.x % 32 == 0) most[threadIdx.x / 32] = greatest;
     __syncthreads();
     for (int i = 0; i < WIDE_THREADS / 32; i++) greatest = fmaxf(greatest, most[i]);
@@ -55,7 +48,7 @@ extern "C" __global__ void __launch_bounds__(WIDE_THREADS) cuda_wide_rows(const 
     const float down = ldexpf(1, a.half ? 14 - power : 0);
     if (threadIdx.x == 0) a.scale[row] = ldexpf(1, a.half ? power - 14 : 0);
     for (int64_t k = threadIdx.x; k < a.cols; k += WIDE_THREADS)
-        to[k] = a.half ? __half_as_ushort(__float2half_rn(x[k] * down)) : bfloat_of(x[k]);
+        to[k] = a.half ? __half_as_ushort(__float2half_rn(x[k] * down)) : f32_to_bf16(x[k]);
 }
 
 /* y = y * scale + bias; either may be NULL. */

@@ -126,17 +126,18 @@ static void describe_memory(json *parent)
     json_add_int(m, "available_bytes", (int64_t)mem_available());
 }
 
+#define X(name, options) &name,
+static const backend *const backends[] = {BACKEND_LIST(X)};
+#undef X
+
 /* What --devices may name. */
 static void describe_devices(json *parent)
 {
-#define X(name, options) &name,
-    static const backend *const all[] = {BACKEND_LIST(X)};
-#undef X
     json *list = json_add_array(parent, "devices");
-    for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
-        const bool numbered = all[k]->memory(0) != MEMORY_OF_PROCESS;
+    for (size_t k = 0; k < sizeof backends / sizeof *backends; k++) {
+        const bool numbered = backends[k]->memory(0) != MEMORY_OF_PROCESS;
         device_here d;
-        for (int i = numbered ? 0 : -1; device_look(all[k], i, &d); i++) {
+        for (int i = numbered ? 0 : -1; device_look(backends[k], i, &d); i++) {
             json *one = json_add_object(list, NULL);
             json_add_str(one, "device", d.name);
             json_add_str(one, "name", d.info.name);
@@ -151,13 +152,10 @@ static void describe_devices(json *parent)
 /* Those of them that are GPUs: they have a memory of their own. */
 static void describe_gpus(json *parent)
 {
-#define X(name, options) &name,
-    static const backend *const all[] = {BACKEND_LIST(X)};
-#undef X
     json *list = json_add_array(parent, "gpus");
-    for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
+    for (size_t k = 0; k < sizeof backends / sizeof *backends; k++) {
         device_info d;
-        for (int i = 0; all[k]->memory(i) != MEMORY_OF_PROCESS && all[k]->probe(i, &d); i++) {
+        for (int i = 0; backends[k]->memory(i) != MEMORY_OF_PROCESS && backends[k]->probe(i, &d); i++) {
             json *one = json_add_object(list, NULL);
             json_add_int(one, "index", i);
             json_add_str(one, "name", d.name);

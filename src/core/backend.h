@@ -129,11 +129,12 @@ struct backend {
     int (*weights_read)(weight_set *w, err *e); /* their values: converted, packed, uploaded */
     void (*weights_close)(weight_set *w);
     uint64_t (*weight_bytes)(const weight_set *w); /* memory taken or to be taken, without mapped files */
-    /* The same of a set that is not open. NULL: nobody asks, as the memory is the process's. */
+    /* The memory that a weight set with these weights would take. NULL: the backend's memory is the process's, and no
+     * caller asks. */
     uint64_t (*weights_take)(const program *p, const bool *reads);
     const char *(*isa)(const weight_set *w); /* what its kernels are made for: "avx2"; static text */
-    /* A line on --exact: with `inexact`, why its kernels round as the definitions all the same; without, what it would
-     * gain. NULL: there is nothing to say, as where the member is NULL. */
+    /* A line for the user on --exact. With --exact off: why results stay exact on this device. With --exact on: the
+     * speed that --exact off would gain. NULL, or a member that is NULL: there is no such line. */
     const char *(*exact_note)(const weight_set *w);
     void (*tell)(const weight_set *w, json *to); /* adds the choices made by measurement; NULL: none */
     uint64_t (*budget)(const weight_set *w);     /* bytes that are free in its memory */

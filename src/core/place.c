@@ -69,9 +69,9 @@ static bool reuse_operand(placer *s, uint32_t i, uint64_t bytes)
     return false;
 }
 
-/* An offset for the result of the ops first … last that does not overlap what they read, so that a device can do them
- * at once; unless `must`, if the arena would grow by that, any offset. The inputs stay reserved until op `last` is
- * placed. */
+/* The offset of a result of the ops first … last. The result does not overlap the inputs of these ops, so that a device
+ * can do them at once; the inputs stay reserved until op `last` is placed. Where the arena would grow by that, and
+ * `must` is false, the result takes any free offset. */
 static uint64_t fit_apart(placer *s, const int max_rows[AXIS_COUNT], uint32_t first, uint32_t last, uint64_t bytes,
                           bool must)
 {

@@ -21,9 +21,7 @@ static int add_rank(const fit_ask *a, const plan *l, const plan_rank *r, const w
     if (!reads) return err_memory(e, "a list of weights");
     rank_weights_note(s->p, reads);
     add_page_bytes(s->p, kv, kv, page);
-    *bytes += s->be->weights_take(s->p, reads) + (uint64_t)r->n_lane * s->act_bytes +
-              (uint64_t)a->slots * program_slot_bytes(s->p);
-    if (s->be->overhead) *bytes += s->be->overhead(w, s->p, r->n_lane);
+    *bytes += s->be->weights_take(s->p, reads) + rank_step_bytes(r, w) + (uint64_t)a->slots * program_slot_bytes(s->p);
     for (int g = 0; g < GROUP_MAX; g++) *bytes += (uint64_t)a->pages[g] * page[g];
     mem_free(reads);
     return OK;

@@ -36,6 +36,12 @@ static const plan_rank *first_in_memory(const plan *l, int i)
     return NULL;
 }
 
+uint64_t rank_step_bytes(const plan_rank *r, const weight_set *w)
+{
+    const segment *s = &r->seg;
+    return (uint64_t)r->n_lane * s->act_bytes + (s->be->overhead ? s->be->overhead(w, s->p, r->n_lane) : 0);
+}
+
 bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, plan_room *out)
 {
     int number;
@@ -50,8 +56,7 @@ bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, plan_room *ou
         const segment *s = &r->seg;
         add_page_bytes(s->p, k_type, v_type, out->page);
         out->slot += program_slot_bytes(s->p);
-        out->taken += (uint64_t)r->n_lane * s->act_bytes;
-        if (s->be->overhead) out->taken += s->be->overhead(r->weights->set, s->p, r->n_lane);
+        out->taken += rank_step_bytes(r, r->weights->set);
     }
     const uint64_t free = first->seg.be->budget(first->weights->set);
     out->left = free > out->taken ? free - out->taken : 0;

@@ -141,6 +141,8 @@ static inline const rank_lane *lane_of(const plan_rank *r, uint64_t number)
  * those that it writes. */
 bool writes_state(const program *p, uint32_t i);
 void add_page_bytes(const program *p, dtype k_type, dtype v_type, uint64_t page[GROUP_MAX]);
+/* Bytes that a rank takes in the memory of its weight set for activations of all lanes, and for kernels and steps. */
+uint64_t rank_step_bytes(const plan_rank *r, const weight_set *w);
 
 /* layer_cut.c: op0, op1 of each group. */
 int divide_layers(plan *l, err *e);
