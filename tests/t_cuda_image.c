@@ -6,23 +6,23 @@
 static void each_device_has_its_image(void **unused)
 {
     (void)unused;
-    static const char *const all[] = {"sm_80.cubin",    "sm_86.cubin",    "sm_89.cubin",  "sm_90a.cubin",
-                                      "sm_100.cubin",   "sm_103.cubin",   "sm_120.cubin", "sm_200.fatbin",
-                                      "compute_80.ptx", "compute_90a.ptx"};
+    static const char *const all[] = {"sm_80.cubin.gz",    "sm_86.cubin.gz",    "sm_89.cubin.gz",  "sm_90a.cubin.gz",
+                                      "sm_100.cubin.gz",   "sm_103.cubin.gz",   "sm_120.cubin.gz", "sm_200.fatbin.gz",
+                                      "compute_80.ptx.gz", "compute_90a.ptx.gz"};
     static const struct {
         int capability;
         const char *first, *second; /* the best one; what a driver gets that refuses it */
     } device[] = {{75, NULL, NULL},
-                  {80, "sm_80.cubin", "compute_80.ptx"},
-                  {86, "sm_86.cubin", "sm_80.cubin"},
-                  {87, "sm_86.cubin", "sm_80.cubin"},
-                  {89, "sm_89.cubin", "sm_86.cubin"},
-                  {90, "sm_90a.cubin", "compute_90a.ptx"},
-                  {100, "sm_100.cubin", "compute_80.ptx"},
-                  {103, "sm_103.cubin", "sm_100.cubin"},
-                  {110, "compute_80.ptx", NULL},
-                  {120, "sm_120.cubin", "compute_80.ptx"},
-                  {121, "sm_120.cubin", "compute_80.ptx"}};
+                  {80, "sm_80.cubin.gz", "compute_80.ptx.gz"},
+                  {86, "sm_86.cubin.gz", "sm_80.cubin.gz"},
+                  {87, "sm_86.cubin.gz", "sm_80.cubin.gz"},
+                  {89, "sm_89.cubin.gz", "sm_86.cubin.gz"},
+                  {90, "sm_90a.cubin.gz", "compute_90a.ptx.gz"},
+                  {100, "sm_100.cubin.gz", "compute_80.ptx.gz"},
+                  {103, "sm_103.cubin.gz", "sm_100.cubin.gz"},
+                  {110, "compute_80.ptx.gz", NULL},
+                  {120, "sm_120.cubin.gz", "compute_80.ptx.gz"},
+                  {121, "sm_120.cubin.gz", "compute_80.ptx.gz"}};
     for (size_t d = 0; d < sizeof device / sizeof *device; d++) {
         const char *best = NULL, *next = NULL;
         int first = 0, second = 0;

@@ -2,6 +2,8 @@
  * build embeds, nothing approximate, no flushing of small numbers, no product and sum that the driver may fuse, no
  * atomic sum of floats. */
 #include "base/embed.h"
+#include "base/mem.h"
+#include "cuda/cuda_unpack.h"
 #include "test.h"
 
 #include <string.h>
@@ -39,9 +41,11 @@ static void faults_are_seen(void **unused)
 
 static void check_image(const embedded_file *f)
 {
-    const char *at = (const char *)f->p, *end = at + f->n;
+    char *image;
     int floats = 0;
-    for (int number = 1; at < end; number++) {
+    assert_int_equal(cuda_unpack(span_of(f->p, f->n), &image, NULL), OK);
+    const char *at = image;
+    for (int number = 1; *at; number++) {
         char line[1024];
         const size_t n = strcspn(at, "\n"), kept = n < sizeof line - 1 ? n : sizeof line - 1;
         memcpy(line, at, kept);
@@ -49,8 +53,9 @@ static void check_image(const embedded_file *f)
         const char *why = fault_of(line);
         if (why) fail_msg("%s:%d: %s: %s", f->name, number, why, line);
         floats += has(line, ".rn.f32");
-        at += n + 1;
+        at += n + (at[n] == '\n');
     }
+    mem_free(image);
     assert_true(floats > 1000);
 }
 
@@ -63,16 +68,38 @@ static void no_kernel_has_one(void **unused)
     assert_true(images >= 2);
 }
 
+static void damage_is_seen(void **unused)
+{
+    (void)unused;
+    const embedded_file *f = embedded_files;
+    while (f->name && !has(f->name, ".ptx")) f++;
+    assert_non_null(f->name);
+    uint8_t *copy = mem_array(f->n, 1);
+    const uint64_t places[] = {0, f->n / 2, f->n - 6, f->n - 3}; /* head, contents, checksum, length */
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        char *image = NULL;
+        err e = {0};
+        memcpy(copy, f->p, f->n);
+        copy[places[i]] ^= 1;
+        assert_int_equal(cuda_unpack(span_of(copy, f->n), &image, &e), ERR_FORMAT);
+        assert_null(image);
+    }
+    assert_int_equal(cuda_unpack(span_of(copy, 3), &(char *){NULL}, NULL), ERR_FORMAT);
+    mem_free(copy);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(faults_are_seen),
 #ifdef HAVE_CUDA
         cmocka_unit_test(no_kernel_has_one),
+        cmocka_unit_test(damage_is_seen),
 #endif
     };
 #ifndef HAVE_CUDA
     (void)no_kernel_has_one;
+    (void)damage_is_seen;
     skip_msg("this build has no CUDA backend");
 #endif
     return cmocka_run_group_tests(tests, NULL, NULL);

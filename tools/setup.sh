@@ -4,7 +4,7 @@
 # OS_RELEASE names another file than /etc/os-release; DRY_RUN=1 prints the command instead of running it.
 set -eu
 CC=${CC:-cc}
-headers="cjson/cJSON.h ini.h microhttpd.h gnutls/gnutls.h pcre2.h utf8proc.h"
+headers="cjson/cJSON.h ini.h microhttpd.h gnutls/gnutls.h pcre2.h utf8proc.h zlib.h"
 tools="${CC%% *} make git python3 curl"
 
 # The words of "$1" that the compiler cannot include, then those of "$2" that are no programs.
@@ -37,16 +37,17 @@ for system in $ID $ID_LIKE; do
     case $system in
     debian | ubuntu)
         install="apt-get install -y -q --no-install-recommends gcc libc6-dev make git python3 curl libmicrohttpd-dev \
-libcjson-dev libinih-dev libgnutls28-dev libpcre2-dev libutf8proc-dev libedit-dev libcmocka-dev" ;;
+libcjson-dev libinih-dev libgnutls28-dev libpcre2-dev libutf8proc-dev zlib1g-dev libedit-dev \
+libcmocka-dev" ;;
     fedora)
         install="dnf install -y gcc make git python3 curl libmicrohttpd-devel cjson-devel inih-devel gnutls-devel \
-pcre2-devel utf8proc-devel libedit-devel libcmocka-devel" ;;
+pcre2-devel utf8proc-devel zlib-devel libedit-devel libcmocka-devel" ;;
     arch)
         install="pacman -S --needed --noconfirm gcc make git python curl libmicrohttpd cjson libinih gnutls pcre2 \
-utf8proc libedit cmocka" ;;
+utf8proc zlib libedit cmocka" ;;
     alpine)
         install="apk add build-base linux-headers git python3 curl libmicrohttpd-dev cjson-dev inih-dev gnutls-dev \
-pcre2-dev utf8proc-dev libedit-dev cmocka-dev" ;;
+pcre2-dev utf8proc-dev zlib-dev libedit-dev cmocka-dev" ;;
     *) continue ;;
     esac
     break
