@@ -30,22 +30,13 @@ typedef struct opened {
     arena mem;
 } opened;
 
-/* "owner/name", as hubs call models. */
-static bool is_hub_name(const char *path)
-{
-    const char *slash = strchr(path, '/');
-    return slash && slash > path && slash[1] && path[0] != '.' && !strchr(slash + 1, '/');
-}
-
 int model_weights(ckpt **out, const char *path, err *e)
 {
     if (strcmp(path, "builtin") != 0) {
         const int rc = ckpt_open(out, path, e);
         if (rc != ERR_NOT_FOUND || file_exists(path)) return rc;
-        if (is_hub_name(path)) return err_wrap(e, "models are not downloaded: give a folder or a file");
         if (e) *e = (err){0};
-        return err_set(e, rc, "%s: no such folder or file: a model is one of this machine, nothing is downloaded",
-                       path);
+        return err_set(e, rc, "%s: no such folder or file", path);
     }
     span file = embedded_find("builtin.gguf");
     if (!file.p) return err_set(e, ERR_NOT_FOUND, "this build has no built-in model: give --model PATH or --spec FILE");
@@ -215,12 +206,14 @@ static int read_ids(opened *o, const char *key, int32_t *out, int cap, int *n, e
     return OK;
 }
 
-/* "qwen2.5-0.5b" of "/models/qwen2.5-0.5b/", "stories" of "stories.gguf". */
+/* "qwen2.5-0.5b" of "/models/qwen2.5-0.5b/", "stories" of "stories.gguf", "ORG/NAME" of a snapshot of the hub. */
 static const char *name_of(opened *o, const model_options *opt)
 {
     const char *given = spec_text(o->m.resolved, "model", "name"), *path = ckpt_path(o->m.weights);
     if (given) return given;
     if (opt->spec_path && !opt->model_path) path = opt->spec_path;
+    char hub[250];
+    if (folder_hub_name(path, hub, sizeof hub)) return arena_str(&o->mem, hub);
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/') n--;
     size_t start = n;
@@ -325,16 +318,28 @@ int model_open(model **out, const model_options *opt, err *e)
 
 config_eval *model_values(const model *m) { return ((const opened *)m)->values; }
 
+/* The whole path of a model; the name of a file stays, also where it is a link: in a cache of the hub it says which
+ * part of a model the file is. */
+static char *whole_path(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *dir = file_is_dir(path) ? mem_str(path) : file_dir(path), *real = dir ? realpath(dir, NULL) : NULL;
+    char *full = real && !file_is_dir(path) ? file_join(real, slash ? slash + 1 : path) : mem_str(real);
+    mem_free(dir);
+    free(real);
+    return full;
+}
+
 int model_spec_text(const model *m, buf *out, err *e)
 {
     const opened *o = (const opened *)m;
     const char *path = ckpt_path(m->weights);
-    char *full = strcmp(path, "builtin") == 0 ? NULL : realpath(path, NULL);
+    char *full = strcmp(path, "builtin") == 0 ? NULL : whole_path(path);
     bool prefixed = ckpt_describes_itself(m->weights);
     char arch[128];
     snprintf(arch, sizeof arch, "%s%s%s", prefixed ? ckpt_source(m->weights) : "", prefixed ? ":" : "", m->arch);
     int rc = spec_show(m->resolved, o->values, arch, full ? full : path, NULL, out, e);
-    free(full);
+    mem_free(full);
     return rc;
 }
 

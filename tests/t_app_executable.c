@@ -336,7 +336,7 @@ static void advice_helps(void **state)
         {"$P run --ids 1 --output ids --model ours", "`inferflow spec derive --model PATH` starts one"},
         {"$P export --model ours --spec ours.ini -o folder", "(`inferflow quantize`)"},
         {"$P export --model ours --spec ours.ini -o out.gguf", "(`inferflow quantize`)"},
-        {"$P run -p a nosuch", "nosuch: no such folder or file: a model is one of this machine"},
+        {"$P run -p a nosuch", "nosuch: no such folder or file"},
         {"$P fill-mask -p '[MASK]'", "it takes a masked language model, such as BERT"},
         {"$P serve --port 0 --spec $PWD/serve.ini", "/serve.keys: No such file"}, /* paths start from the spec */
     };

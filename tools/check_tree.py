@@ -23,6 +23,7 @@ RULE = {
     "src/base": ("errors, memory, buffers, JSON, INI, options, logging, the thread pool", []),
     "src/tensor": ("element types, quantized formats", []),
     "src/io": ("checkpoint formats, readers and writers", ["src/tensor"]),
+    "src/hub": ("models of the hub: their names, the cache that programs share, downloads", ["src/io"]),
     "src/text": ("tokenizers", ["src/io", "src/tensor"]),
     "src/jinja": ("the template language", ["src/text"]),
     "src/chat": ("conversations to prompts, by a model's template; answers to content, reasoning and tool calls",
@@ -79,7 +80,7 @@ LENGTH_FREE = re.compile(r"(_table|_grids)\.[ch]$")  # tables may be longer
 CIRCLES = [
     ("src/engine", "batch constraint damage draft draws engine engine_params engine_state session steps",
      "the parts of an engine work on the engine (engine_state.h)"),
-    ("src/app", "app cmd_list flags output_check settings", "the command line runs the commands that it lists"),
+    ("src/app", "app cmd_list flags hub_models output_check settings", "the command line runs the commands that it lists"),
     ("src/core", "op program", "ops of a program say what a program's ops may be"),
     ("src/ops", "held run", "an operand's reader stands on what devices hold, which is read by workers"),
     ("src/tensor", "panel panel_tail", "a panel's tail is a file of its own"),

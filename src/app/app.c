@@ -3,6 +3,7 @@
 
 #include "app/cmd_list.h"
 #include "app/flags.h"
+#include "app/hub_models.h"
 #include "app/output_check.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -75,7 +76,6 @@ static const struct {
     {"chat", "`inferflow run -m MODEL` chats"},
     {"generate|complete|completion-text", "`inferflow run -m MODEL -p TEXT` continues a text"},
     {"show", "`inferflow info -m MODEL` shows what a model is"},
-    {"pull|push|download", "nothing is downloaded here: -m takes a folder or file of this machine"},
     {"list|ls|ps|rm|cp|create|stop|models", "models are folders and files of this machine: -m MODEL takes one"},
     {"start|server|api_server", "`inferflow serve -m MODEL` serves"},
     {"benchmark|llama-bench", "`inferflow bench -m MODEL` measures"},
@@ -126,6 +126,7 @@ static int run_command(const command *cmd, int argc, char **argv, err *e)
         if (!rc) rc = cmd->run(&v, e);
     }
     spec_free(over);
+    hub_models_free(&v);
     mem_free(v.options);
     return rc;
 }

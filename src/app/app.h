@@ -37,7 +37,7 @@ typedef struct command {
 
 extern const command *const command_all[]; /* COMMAND_LIST of cmd_list.h, closed by NULL */
 
-enum { GIVEN_MAX = 64 };
+enum { GIVEN_MAX = 64, HUB_MODELS_MAX = 4 };
 
 /* One call of a command, flags parsed. */
 struct invocation {
@@ -49,6 +49,11 @@ struct invocation {
     const param *given[GIVEN_MAX]; /* rows of the flags on the command line */
     size_t n_given;
     const char *sample_source[SAMPLE_PARAM_N]; /* what set a sampling parameter before the flags; NULL: nothing */
+    struct {
+        const char *name; /* as it was given, "ORG/NAME" */
+        char *path;
+    } hub[HUB_MODELS_MAX]; /* models of the hub that flags name (hub_models.h) */
+    size_t n_hub;
 };
 
 /* Everything from argv to the exit status: 0 done, 1 failed, 2 wrong usage. */

@@ -2,6 +2,7 @@
 #include "app/flags.h"
 
 #include "app/flag_hints.h"
+#include "app/hub_models.h"
 #include "app/settings.h"
 #include "base/file.h"
 #include "base/mem.h"
@@ -233,10 +234,13 @@ int flags_parse(invocation *v, common_flags *common, int argc, char **argv, spec
         if (e) *e = (err){0};
     }
     common->help |= common->help_all;
+    if (!rc && over && !common->help) rc = hub_models_take(v, e);
     if (!rc && over && !common->help) rc = settings_open(over, v, e);
     const char *model = !rc && over && !common->help ? settings_sampled_model(*over, v) : NULL;
-    if (!rc && !common->help && (model || settings_strategy(v) || (over && *over)))
+    if (!rc && !common->help && (model || settings_strategy(v) || (over && *over))) {
         rc = take_flags_again(v, argc, words, model, over ? *over : NULL, e);
+        if (!rc && over) rc = hub_models_take(v, e);
+    }
     mem_free(words);
     if (rc) return rc;
     v->json = common->json;

@@ -101,6 +101,22 @@ char *folder_of_model(const char *dir)
     return mem_str(hub && (main_snapshot(dir, all, path) || newest_snapshot(all, path)) ? path : dir);
 }
 
+bool folder_hub_name(const char *path, char *name, size_t cap)
+{
+    static const char prefix[] = "models--", snapshots[] = "/snapshots/";
+    const char *at = strstr(path, prefix);
+    if (!at || (at > path && at[-1] != '/')) return false;
+    at += sizeof prefix - 1;
+    const char *end = at + strcspn(at, "/"), *two = strstr(at, "--"), *rest = end;
+    if (strncmp(rest, snapshots, sizeof snapshots - 1) == 0) {
+        rest += sizeof snapshots - 1;
+        rest += strcspn(rest, "/");
+    }
+    if (rest[strspn(rest, "/")] || !two || two >= end) return false;
+    const int n = snprintf(name, cap, "%.*s/%.*s", (int)(two - at), at, (int)(end - two - 2), two + 2);
+    return n > 0 && (size_t)n < cap;
+}
+
 int folder_json(json **out, const file_folder *f, const char *name, size_t max_bytes, err *e)
 {
     folder_file file;

@@ -21,6 +21,9 @@ typedef struct file_folder {
  * the snapshot that refs/main names, else the newest. mem_free the result. NULL: out of memory. */
 char *folder_of_model(const char *dir);
 
+/* "ORG/NAME" of a path that is a hub cache root or a snapshot in it; false: it is neither. */
+bool folder_hub_name(const char *path, char *name, size_t cap);
+
 bool folder_has(const file_folder *f, const char *name);
 
 /* One of the files, open. */

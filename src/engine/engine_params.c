@@ -9,8 +9,8 @@
 
 const param engine_param_rows[] = {
     ROW(model, PARAM_TEXT, .words = "PATH", .alias = "m", .path = PATH_MODEL,
-        .doc = "Hugging Face folder or hub cache root, .safetensors, .bin/.pt, .gguf or llama2.c file; \"builtin\": "
-               "the built-in model"),
+        .doc = "Hugging Face folder, .safetensors, .bin/.pt, .gguf or llama2.c file; ORG/NAME[:TYPE][@REV]: what "
+               "the hub's cache has; \"builtin\": the built-in model"),
     ROW(spec, PARAM_TEXT, .words = "FILE", .path = PATH_SPEC,
         .doc = "spec file (INI or JSON) instead of, or besides, --model"),
     ROW(tokenizer, PARAM_TEXT, .words = "PATH", .path = PATH_MODEL,

@@ -146,7 +146,7 @@ static int check_shards(const char *dir, char *const *names, size_t n, err *e)
     return OK;
 }
 
-int ckpt_pick_files(const char *dir, char ***names, size_t *n, err *e)
+bool ckpt_keep_model(char **names, size_t *n, bool *many)
 {
     static const struct {
         name_rule *rule;
@@ -154,15 +154,24 @@ int ckpt_pick_files(const char *dir, char ***names, size_t *n, err *e)
     } order[] = {{is_st_index, false},   {is_st_model, false}, {is_pt_index, false},
                  {is_pt_model, false},   {is_any_st, true},    {is_pt_shard, true},
                  {is_split_head, false}, {is_gguf, false},     {is_other, false}};
+    size_t hits = 0;
+    for (size_t i = 0; i < sizeof order / sizeof *order && !hits; i++) {
+        hits = keep_names(names, n, order[i].rule);
+        *many = order[i].many;
+    }
+    return hits > 0;
+}
+
+int ckpt_pick_files(const char *dir, char ***names, size_t *n, err *e)
+{
+    bool many;
     int rc = list_folder(dir, names, n, e);
     if (rc) return rc;
-    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
-        size_t hits = keep_names(*names, n, order[i].rule);
-        if (hits > 1 && !order[i].many)
-            return err_set(e, ERR_USAGE, "%s: holds several models (%s, %s): name one of the files", dir, (*names)[0],
-                           (*names)[1]);
-        if (hits) return order[i].many ? check_shards(dir, *names, *n, e) : OK;
-    }
+    const bool found = ckpt_keep_model(*names, n, &many);
+    if (found && *n > 1 && !many)
+        return err_set(e, ERR_USAGE, "%s: holds several models (%s, %s): name one of the files", dir, (*names)[0],
+                       (*names)[1]);
+    if (found) return many ? check_shards(dir, *names, *n, e) : OK;
     char *begun = find_incomplete(dir);
     if (begun) err_set(e, ERR_NOT_FOUND, "%s: no weights here; their download did not end: %s", dir, begun);
     mem_free(begun);

@@ -10,6 +10,10 @@
  * with ckpt_names_free (also after an error). ERR_NOT_FOUND says what was looked for. */
 int ckpt_pick_files(const char *dir, char ***names, size_t *n, err *e);
 
+/* Keeps of the names of a folder's files those of its model, and frees the others; false, and all stay: it has none.
+ * *many: they are shards of one model, else more than one is one too many. */
+bool ckpt_keep_model(char **names, size_t *n, bool *many);
+
 /* Says that a file of the model in dir is missing, which shard it is, and whether a download did not end.
  * ERR_NOT_FOUND. */
 int ckpt_say_missing(const char *dir, const char *name, err *e);
