@@ -254,7 +254,7 @@ test-aarch64: ## kernels and models on Arm under qemu (a cross compiler, qemu-us
   TESTS='build/aarch64/tests/t_cpu_kernels build/aarch64/tests/t_models_builtin'
 
 lint: ## include rule, lengths, headers, unused names, formatting
-	@python3 tools/check_tree.py && python3 tools/families.py --check
+	@python3 tools/check_tree.py && python3 tools/families.py --check && python3 tools/gpu_model.py --check
 	@! command -v $(CXX) >/dev/null || ls src/base/*.h src/tensor/*.h src/core/*.h | sed 's/.*/#include "&"/' | \
 	  $(CXX) -std=gnu++17 -fsyntax-only -w -Isrc -I. -x c++ - # devices may be written in C++
 	@if command -v clang-format >/dev/null; then \
