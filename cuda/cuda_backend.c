@@ -355,7 +355,7 @@ static int show_taps(cuda_device *d, const cuda_segment *s, const step *st, ref 
 }
 
 /* The launches of a stretch. */
-static int start_stretch(cuda_device *d, cuda_segment *c, uint32_t stretch, const step *st, err *e)
+int cuda_stretch_start(cuda_device *d, cuda_segment *c, uint32_t stretch, const step *st, err *e)
 {
     const uint32_t begin = stretch_begin(c->of, stretch), end = c->of->ends[stretch];
     int rc = OK;
@@ -389,7 +389,7 @@ static int cuda_start(dev *of, const segment *s, uint32_t stretch, const step *s
     if (!stretch) c->picks = cuda_best_asked(c, st);
     int rc = stretch ? show_taps(d, c, st, s->p->ops[begin - 1].out, e) : cuda_step_send(d, c, st, e);
     if (rc || begin == s->ends[stretch]) return rc;
-    return st->n_tap ? show_stretch(d, c, stretch, st, e) : cuda_graph_start(d, c, stretch, st, start_stretch, e);
+    return st->n_tap ? show_stretch(d, c, stretch, st, e) : cuda_graph_start(d, c, stretch, st, cuda_stretch_start, e);
 }
 
 static int cuda_step_wait(dev *d, err *e) { return cuda_wait(&cuda_device_of(d)->q, e); }

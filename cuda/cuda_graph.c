@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* The step with numbers of rows for which a graph is made: no more than activations have room for. */
-static step rounded(const cuda_device *d, const step *st)
+step cuda_step_rounded(const cuda_device *d, const step *st)
 {
     step to = *st;
     for (int i = 0; i < AXIS_COUNT; i++) {
@@ -70,7 +70,7 @@ static int capture(cuda_device *d, cuda_graph *g, cuda_launches *launch, cuda_se
 int cuda_graph_start(cuda_device *d, cuda_segment *s, uint32_t stretch, const step *st, cuda_launches *launch, err *e)
 {
     if (d->wide.due) return launch(d, s, stretch, st, e);
-    const step most = rounded(d, st);
+    const step most = cuda_step_rounded(d, st);
     cuda_graph *g = entry_of(d, s, stretch, &most);
     if (!g->exec && g->uses < 2) return launch(d, s, stretch, &most, e);
     int rc = g->exec ? OK : capture(d, g, launch, s, &most, e);

@@ -179,4 +179,5 @@ const row_ways cuda_row_ways = {.pin = cuda_pin,
                                 .parcel_open = open_parcel,
                                 .parcel_close = close_parcel,
                                 .parcel_fill = fill_parcel,
-                                .parcel_take = take_parcel};
+                                .parcel_take = take_parcel,
+                                .join = &cuda_join_ways};

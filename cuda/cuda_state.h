@@ -190,6 +190,8 @@ int cuda_launch_grid(cuda_queue *q, cu_function f, cuda_grid g, void **parameter
  * `launch` is given has rounded numbers of rows: kernels read the true ones on the device. */
 typedef int cuda_launches(cuda_device *d, cuda_segment *s, uint32_t stretch, const step *st, err *e);
 int cuda_graph_start(cuda_device *d, cuda_segment *s, uint32_t stretch, const step *st, cuda_launches *launch, err *e);
+step cuda_step_rounded(const cuda_device *d, const step *st); /* with the numbers of rows that a graph is made for */
+cuda_launches cuda_stretch_start;                             /* cuda_backend.c: the launches of a stretch */
 void cuda_graphs_drop(const cuda_device *d, cuda_segment *s);
 /* What parameters of kernels are made of: the address of an operand, NULL for none; of the step; blocks of `each`. */
 static inline void *cuda_at(const cuda_device *d, const cuda_segment *s, ref t)
@@ -242,6 +244,8 @@ int cuda_program_send(cuda_device *d, const program *p, err *e);
 int cuda_run_send(cuda_device *d, cuda_segment *s, err *e);
 /* cuda_step.c: a step, with the rope tables and page copies that it needs. */
 int cuda_step_send(cuda_device *d, cuda_segment *s, const step *st, err *e);
+/* cuda_join.c */
+extern const join_ways cuda_join_ways;
 /* cuda_rows.c: backend.act_put, act_get, pick, and ways. */
 int cuda_act_put(dev *d, const segment *s, ref t, int64_t col0, int64_t cols, int64_t rows, const void *from, err *e);
 int cuda_act_get(dev *d, const segment *s, ref t, int64_t row0, int64_t rows, void *to, err *e);

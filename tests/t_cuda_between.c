@@ -75,6 +75,62 @@ static void rows_pass_from_device_to_device(void **unused)
     }
 }
 
+/* Logits of a bench on these devices, as it tells them. */
+static void hash_of(const char *model, const char *devices, const char *options, char hash[64])
+{
+    buf errors = {0}, out = {0};
+    char shell[9000], path[512];
+    snprintf(shell, sizeof shell,
+             "LD_LIBRARY_PATH=%s SOFT_GPU_SEED=%d $P bench -m $V/models/%s -p 9 -n 3 --batch 1,3 "
+             "--reps 1 --threads 1 --json --devices '%s' %s > bench",
+             gpu, (int)strlen(options), model, devices, options);
+    if (command_shell(work, shell, &errors)) fail_msg("%s: %s", shell, buf_cstr(&errors));
+    snprintf(path, sizeof path, "%s/bench", work);
+    assert_int_equal(file_read(&out, path, 1 << 16, NULL), OK);
+    const char *at = strstr(buf_cstr(&out), "\"logits_hash\"");
+    assert_non_null(at);
+    snprintf(hash, 64, "%.40s", at);
+    buf_free(&errors);
+    buf_free(&out);
+}
+
+static const char *const sums[] = {"",
+                                   "--reduce f32",
+                                   "--reduce f16 --collective two_step",
+                                   "--reduce int8 --collective one_shot",
+                                   "--reduce int6 --codec-group 32",
+                                   "--reduce int4 --collective two_step",
+                                   "--reduce int8 --codec-group 64"};
+enum { SUMS = sizeof sums / sizeof *sums };
+
+/* Joined ranks hand rows over on the devices: the host gets the best logit of each rank, and whether rows were odd. */
+static void joined_ranks_pass_nothing_through_the_host(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < SUMS; i += 2) {
+        char options[200];
+        snprintf(options, sizeof options, "--temperature 0 %s", sums[i]);
+        const long long n = per_run("llama", "cuda:0&cuda:1", options, "bytes_to_host");
+        if (n > 2 * 20 * (LONG - SHORT)) fail_msg("%s: %lld bytes to the host", sums[i], n);
+    }
+}
+
+static void joined_ranks_have_the_bits_of_the_cpu(void **unused)
+{
+    (void)unused;
+    static const char *const models[] = {"llama", "mixtral"};
+    static const char *const on[] = {"cuda:0&cuda:1", "cuda:0&cuda:0", "cuda:0&cuda:1&cuda:2*2&cuda:3"},
+                             *const cpu[] = {"cpu&cpu", "cpu&cpu", "cpu&cpu&cpu*2&cpu"};
+    for (int m = 0; m < 2; m++)
+        for (int i = 0; i < SUMS; i++) {
+            char want[64], got[64];
+            const int d = (i + m) % 3;
+            hash_of(models[m], cpu[d], sums[i], want);
+            hash_of(models[m], on[d], sums[i], got);
+            if (strcmp(want, got)) fail_msg("%s on %s %s: %s, not %s", models[m], on[d], sums[i], got, want);
+        }
+}
+
 int main(void)
 {
 #ifdef HAVE_CUDA
@@ -84,10 +140,13 @@ int main(void)
     snprintf(work, sizeof work, "%s", temp_path("between"));
     if (mkdir(work, 0700)) return perror(work), 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test(copies_are_of_pinned_memory),
-                                       cmocka_unit_test(rows_pass_from_device_to_device)};
+                                       cmocka_unit_test(rows_pass_from_device_to_device),
+                                       cmocka_unit_test(joined_ranks_pass_nothing_through_the_host),
+                                       cmocka_unit_test(joined_ranks_have_the_bits_of_the_cpu)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 #else
-    (void)copies_are_of_pinned_memory, (void)rows_pass_from_device_to_device;
+    (void)copies_are_of_pinned_memory, (void)rows_pass_from_device_to_device,
+        (void)joined_ranks_pass_nothing_through_the_host, (void)joined_ranks_have_the_bits_of_the_cpu;
     skip_msg("this build has no CUDA backend");
     return 0;
 #endif

@@ -8,8 +8,9 @@
  * Every device has a kernel for every op: compile names the op that it lacks.
  *
  * A segment's ops fall into stretches: a COLL ends one. Nobody has a kernel for it: the driver takes its part out of
- * the device, moves it between ranks, and puts the result in before the next stretch. A program may be compiled for
- * several segments, each with an arena of its own, which have steps at one time: their stretches come in any order.
+ * the device, moves it between ranks, and puts the result in before the next stretch; or a backend that has all ranks
+ * of a group joins them (join_ways). A program may be compiled for several segments, each with an arena of its own,
+ * which have steps at one time: their stretches come in any order.
  *
  * Order of calls: weights_open, weights_read; then for each user open and compile; for each step act_put of the
  * segment's inputs, for each stretch start and wait, and after all but the last act_get and act_put of the COLL that
@@ -28,9 +29,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct weight_set weight_set; /* the backend's own, as the next two */
+typedef struct weight_set weight_set; /* the backend's own, as the next three */
 typedef struct dev dev;
 typedef struct parcel parcel;
+typedef struct joined_group joined_group;
 typedef struct backend backend;
 
 /* An activation that another segment wrote. */
@@ -95,6 +97,42 @@ typedef struct device_info {
 /* Which memory a device has: numbers of cards, or that of this process, which all backends have in common. */
 enum { MEMORY_OF_PROCESS = -1 };
 
+/* Columns of an activation, or rows of a table, from … to - 1. */
+typedef struct cut_range {
+    int64_t from, to; /* equal: nothing */
+} cut_range;
+
+/* What the ranks of a group hand over at a COLL. */
+typedef struct join_coll {
+    uint8_t how;         /* COLL_* */
+    const cut_range *of; /* [ranks] as plan/cut.h has it */
+    int32_t offset;      /* OWNER: a token's row in the table is its id plus this */
+} join_coll;
+
+/* A group of devices of one backend. All that is named here outlives what is made of it. */
+typedef struct join_group {
+    int ranks;
+    dev *const *on;           /* [ranks] */
+    const segment *const *of; /* [ranks] compiled */
+    const join_coll *colls;   /* [n_coll] number k is that which ends stretch k */
+    uint32_t n_coll;
+    const int *max_rows; /* [AXIS_COUNT] */
+    wire_pair codec;     /* REDUCE: partial sums travel in one, their sum in the other */
+    int64_t group;       /* elements under one scale */
+    int steps;           /* 1, 2: a sum is always made in so many steps; 0: as suits its size */
+} join_group;
+
+/* Devices of a group that do a step together: their COLLs take no part of the caller. */
+typedef struct join_ways {
+    /* *j NULL without an error: these devices cannot. */
+    int (*open)(joined_group **j, const join_group *g, err *e);
+    void (*close)(joined_group *j);
+    /* In place of start and wait of all devices and stretches. *odd: a sum that is coded was of rows that are not
+     * finite, or became so. The step has no taps. */
+    int (*start)(joined_group *j, const step *st, err *e);
+    int (*wait)(joined_group *j, bool *odd, err *e);
+} join_ways;
+
 /* Ways of rows besides act_put and act_get, of a backend that has them. */
 typedef struct row_ways {
     /* Memory of the process, aligned to a page, that act_put, act_get and pick have as their other side: from pin to
@@ -109,6 +147,7 @@ typedef struct row_ways {
     int (*parcel_fill)(parcel *p, dev *d, const segment *s, ref t, int64_t rows, err *e);
     int (*parcel_take)(const parcel *p, dev *d, const segment *s, ref t, int64_t col0, int64_t cols, int64_t rows,
                        err *e);
+    const join_ways *join; /* NULL: devices are not joined */
 } row_ways;
 
 /* All that a device does, an entry each, in the order of calls. */

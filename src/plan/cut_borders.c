@@ -150,26 +150,26 @@ static double ideal(const cut_shape *s, int rank, int64_t n)
     return (double)n * before / all;
 }
 
-static int64_t border(const cut_shape *s, int rank, int64_t n, int64_t step)
+static int64_t border(const cut_shape *s, int rank, int64_t n, int64_t stride)
 {
-    const int64_t at = (int64_t)(ideal(s, rank, n) / (double)step + 0.5) * step;
+    const int64_t at = (int64_t)(ideal(s, rank, n) / (double)stride + 0.5) * stride;
     return rank == s->ranks || at > n ? n : at;
 }
 
-/* Whether borders at multiples of `step` shift none by more than a twentieth of a rank's part. */
-static bool shifts_little(const cut_shape *s, int64_t n, int64_t step)
+/* Whether borders at multiples of `stride` shift none by more than a twentieth of a rank's part. */
+static bool shifts_little(const cut_shape *s, int64_t n, int64_t stride)
 {
     const double most = (double)n / s->ranks / 20;
     for (int r = 1; r < s->ranks; r++)
-        if (fabs((double)border(s, r, n, step) - ideal(s, r, n)) > most) return false;
+        if (fabs((double)border(s, r, n, stride) - ideal(s, r, n)) > most) return false;
     return true;
 }
 
-/* Whether borders at multiples of `step` leave every rank a part, and give none more than 1.2 times its share. */
-static bool is_fair(const cut_shape *s, int64_t n, int64_t step)
+/* Whether borders at multiples of `stride` leave every rank a part, and give none more than 1.2 times its share. */
+static bool is_fair(const cut_shape *s, int64_t n, int64_t stride)
 {
     for (int r = 0; r < s->ranks; r++) {
-        const int64_t has = border(s, r + 1, n, step) - border(s, r, n, step);
+        const int64_t has = border(s, r + 1, n, stride) - border(s, r, n, stride);
         if (has <= 0 || (double)has > 1.2001 * (ideal(s, r + 1, n) - ideal(s, r, n))) return false;
     }
     return true;
@@ -179,14 +179,14 @@ static bool is_fair(const cut_shape *s, int64_t n, int64_t step)
  * rather multiples of `even` where that shifts none far. */
 static cut_range cut_divide(const cut_shape *s, int rank, int64_t n, int64_t grain, int64_t even)
 {
-    int64_t step = grain;
+    int64_t stride = grain;
     for (int64_t e = even; e > 1; e = e > PANEL ? PANEL : 1) {
         const int64_t rather = multiple(grain, e, n);
         if (rather >= n || !shifts_little(s, n, rather)) continue;
-        step = rather;
+        stride = rather;
         break;
     }
-    return (cut_range){border(s, rank, n, step), border(s, rank + 1, n, step)};
+    return (cut_range){border(s, rank, n, stride), border(s, rank + 1, n, stride)};
 }
 
 ref cut_queries(const cut_borders *b, int of) { return b->queries[of]; }

@@ -6,6 +6,7 @@
  * that reduces, borders are wished for where the matrices that read a class may be cut by columns, unless that gives a
  * rank more than 1.2 times its share, or another one nothing. */
 #pragma once
+#include "core/backend.h"
 #include "plan/cut_rules.h"
 
 typedef struct cut_shape {
@@ -18,10 +19,6 @@ typedef struct cut_shape {
 } cut_shape;
 
 typedef struct cut_borders cut_borders;
-
-typedef struct cut_range {
-    int64_t from, to; /* [from, to); equal: nothing */
-} cut_range;
 
 int cut_borders_open(cut_borders **out, const cut_shape *s, err *e);
 void cut_borders_close(cut_borders *b); /* NULL ok */

@@ -9,6 +9,7 @@
  *
  * A step that failed on one device is passed along without work, with its error. No thread allocates. */
 #include "plan/drive.h"
+#include "plan/joined.h"
 #include "plan/parcels.h"
 #include "plan/rank_exchange.h"
 #include "plan/rank_pass.h"
@@ -205,13 +206,45 @@ static int run_segment(rank_lane *a, flight *f, double *busy, err *e)
     return rc;
 }
 
+/* The step on all ranks of the group, which their devices do together. */
+static int run_joined(rank_lane *first, flight *f, double *busy, err *e)
+{
+    plan *l = first->of->of;
+    const plan_group *g = group_of(l, first->of);
+    plan_rank *ranks = &l->ranks[g->rank0];
+    bool odd = false;
+    int rc = OK;
+    for (int i = 0; i < g->ranks && !rc; i++) rc = put_inputs(l, &ranks[i].lane[0], f, e);
+    const double start = clock_now();
+    if (!rc) rc = g->ways->start(g->joined, f->st, e);
+    if (!rc) rc = g->ways->wait(g->joined, &odd, e);
+    *busy += clock_now() - start;
+    if (!rc && odd) {
+        joined_leave(first, f);
+        return run_segment(first, f, busy, e);
+    }
+    for (int i = 0; i < g->ranks; i++) get_outputs(l, &ranks[i].lane[0], f, &rc, e);
+    pthread_mutex_lock(&l->lock);
+    for (int i = 1; i < g->ranks; i++) ranks[i].busy += *busy;
+    pthread_mutex_unlock(&l->lock);
+    return rc;
+}
+
+static int run_alone(rank_lane *a, flight *f, double *busy, err *e)
+{
+    const plan *l = a->of->of;
+    return a->of - l->ranks == l->results_to ? results_take(a, f, e) : run_segment(a, f, busy, e);
+}
+
 static void run_step(rank_lane *a, flight *f)
 {
     plan_rank *r = a->of;
     plan *l = r->of;
     err e = {0};
     double busy = 0;
-    const int rc = r - l->ranks == l->results_to ? results_take(a, f, &e) : run_segment(a, f, &busy, &e);
+    bool leads;
+    if (!joined_enter(a, f, &leads)) return;
+    const int rc = (leads ? run_joined : run_alone)(a, f, &busy, &e);
     pthread_mutex_lock(&l->lock);
     r->busy += busy;
     if (rc && !f->rc) {
@@ -345,7 +378,10 @@ int drive_open(plan *l, err *e)
     l->flights = mem_zero((size_t)l->in_flight, sizeof *l->flights);
     int rc = l->flights ? OK : err_memory(e, "steps under way");
     for (int i = 0; i < l->in_flight && !rc; i++) rc = flight_open(l, &l->flights[i], e);
-    for (int i = 0; i < l->n_group && !rc; i++) rc = rank_exchange_open(l, &l->groups[i], e);
+    for (int i = 0; i < l->n_group && !rc; i++) {
+        rc = rank_exchange_open(l, &l->groups[i], e);
+        if (!rc) rc = joined_open(l, &l->groups[i], e);
+    }
     for (int i = 0; i < l->n && !rc; i++)
         if (is_here(l, &l->ranks[i]) && i != l->results_to) {
             rc = open_plain(l, &l->ranks[i], e);
@@ -370,7 +406,10 @@ void drive_close(plan *l)
         for (int k = 0; k < PLAN_LANES; k++) row_memory_give(l, r->lane[k].plain, r->plain_bytes);
         turns_close(r);
     }
-    for (int i = 0; l->groups && l->ranks && i < l->n_group; i++) rank_exchange_close(l, &l->groups[i]);
+    for (int i = 0; l->groups && l->ranks && i < l->n_group; i++) {
+        joined_close(&l->groups[i]);
+        rank_exchange_close(l, &l->groups[i]);
+    }
     for (int i = 0; l->flights && i < l->in_flight; i++) {
         flight *f = &l->flights[i];
         for (uint32_t k = 0; f->passed && k < l->n_cross; k++)
@@ -397,6 +436,7 @@ void plan_send(plan *l, const step *st)
     f->rc = OK;
     if (f->faulty) memset(f->faults, 0, sequences_max(l) * sizeof *f->faults);
     f->faulty = false;
+    f->apart = false;
     f->remote = l->remote ? l->n_remote : 0;
     l->sent++;
     pthread_cond_broadcast(&l->changed);

@@ -167,13 +167,16 @@ static int note_ends(plan *l, bool front, bool back, err *e)
     return OK;
 }
 
+/* Devices that do a step together do one after the other. */
+static int lanes_of(const plan *l, const plan_group *g) { return g->ranks > 1 && !group_may_join(l, g) ? l->lanes : 1; }
+
 /* How many steps each rank may have begun. */
 static void add_lanes(plan *l, const plan_options *o)
 {
     const int asked = (int)o->choices.in_flight;
     l->in_flight = asked > 0 ? asked : l->n_group > 1 ? plan_groups(l) + 1 : 1;
     l->lanes = l->in_flight > 1 && l->n > l->n_group ? PLAN_LANES : 1;
-    for (int i = 0; i < l->n; i++) l->ranks[i].n_lane = group_of(l, &l->ranks[i])->ranks > 1 ? l->lanes : 1;
+    for (int i = 0; i < l->n; i++) l->ranks[i].n_lane = lanes_of(l, group_of(l, &l->ranks[i]));
 }
 
 /* Groups and ranks of the notation. */

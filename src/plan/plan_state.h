@@ -62,7 +62,10 @@ typedef struct plan_group {
     const cut_coll *colls; /* [n_coll] */
     uint32_t n_coll;
     link_group *link[PLAN_LANES]; /* NULL: one rank, or some are in other processes */
-    bool is_end;                  /* it has what is before or after the layers: tables, head */
+    joined_group *joined;         /* its devices do steps together (joined.h); NULL: each by itself */
+    const join_ways *ways;
+    join_coll *handed; /* [n_coll] what they read */
+    bool is_end;       /* it has what is before or after the layers: tables, head */
 } plan_group;
 
 /* A step under way, and where its rows are kept between devices and for the caller. */
@@ -73,6 +76,7 @@ typedef struct flight {
     row_fault
         *faults; /* of each sequence (row_faults.h); under the driver's lock until the step is over, as is `faulty` */
     bool faulty; /* some are not ROW_GOOD */
+    bool apart;  /* ranks of a joined group do it one by one; under the lock */
     int remote;  /* ranks in other processes that have not finished it; as rc */
     err why;
     float **passed; /* [n_cross] rows of an activation that crosses: of each rank its columns one after another, coded,
@@ -146,6 +150,9 @@ uint64_t rank_step_bytes(const plan_rank *r, const weight_set *w);
 
 /* layer_cut.c: op0, op1 of each group. */
 int divide_layers(plan *l, err *e);
+
+/* joined.c: whether a group's devices may be joined, as far as that is known before they are open. */
+bool group_may_join(const plan *l, const plan_group *g);
 
 /* crossing.c: finds what crosses; what each rank gives and takes; segment.in and segment.out. */
 int group_at(const plan *l, uint32_t op_index); /* the group that an op belongs to */

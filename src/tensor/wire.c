@@ -1,4 +1,4 @@
-/* wire.c - see wire.h: the definition of every codec. */
+/* wire.c - see wire.h: the definition of every codec, on GPUs too (cuda/join.cu). */
 #include "tensor/wire.h"
 
 #include "base/fmath.h"
@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <string.h>
 
-const wire_info wire_infos[WIRE_COUNT] = {
-#define X(id, name, bits, head) [WIRE_##id] = {name, bits, head},
+GPU_DATA const wire_info wire_infos[WIRE_COUNT] = {
+#define X(id, name, bits, head) {name, bits, head},
     WIRE_LIST(X)
 #undef X
 };
@@ -27,7 +27,7 @@ typedef struct wire_scale {
 } wire_scale;
 
 /* Of a group with elements from -low to high, neither negative; odd: not 0 if one is not finite. */
-static wire_scale scale_of(wire_type t, float low, float high, float odd)
+GPU_CODE static wire_scale scale_of(wire_type t, float low, float high, float odd)
 {
     const int limit = wire_limit(t), middle = (limit + 1) / 2;
     const bool symmetric = wire_symmetric(t);
@@ -41,7 +41,7 @@ static wire_scale scale_of(wire_type t, float low, float high, float odd)
     return (wire_scale){half, (uint8_t)zero, inverse};
 }
 
-static void codes_encode(wire_type t, const float *x, int64_t n, uint8_t *to)
+GPU_CODE static void codes_encode(wire_type t, const float *x, int64_t n, uint8_t *to)
 {
     float low = 0, high = 0, odd = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -64,7 +64,7 @@ static void codes_encode(wire_type t, const float *x, int64_t n, uint8_t *to)
 }
 
 /* Element i of a group of n. */
-static float codes_value(wire_type t, const uint8_t *from, int64_t n, int64_t i)
+GPU_CODE static float codes_value(wire_type t, const uint8_t *from, int64_t n, int64_t i)
 {
     uint16_t step;
     memcpy(&step, from, 2);
@@ -75,7 +75,7 @@ static float codes_value(wire_type t, const uint8_t *from, int64_t n, int64_t i)
     return (float)(code - zero) * f16_to_f32(step);
 }
 
-static void group_encode(wire_type t, const float *x, int64_t n, uint8_t *to)
+GPU_CODE static void group_encode(wire_type t, const float *x, int64_t n, uint8_t *to)
 {
     if (t == WIRE_F32) {
         memcpy(to, x, (size_t)n * 4);
@@ -94,7 +94,7 @@ static void group_encode(wire_type t, const float *x, int64_t n, uint8_t *to)
     }
 }
 
-static float element(wire_type t, const uint8_t *from, int64_t n, int64_t i)
+GPU_CODE static float element(wire_type t, const uint8_t *from, int64_t n, int64_t i)
 {
     float f;
     uint16_t h;
@@ -106,13 +106,13 @@ static float element(wire_type t, const uint8_t *from, int64_t n, int64_t i)
     }
 }
 
-static int64_t group_size(wire_type t, int64_t group, int64_t left)
+GPU_CODE static int64_t group_size(wire_type t, int64_t group, int64_t left)
 {
     group = wire_group(t, group);
     return left < group ? left : group;
 }
 
-static void wire_encode(wire_type t, int64_t group, const float *x, int64_t n, uint8_t *to)
+GPU_CODE static void wire_encode(wire_type t, int64_t group, const float *x, int64_t n, uint8_t *to)
 {
     for (int64_t i = 0, in; i < n; i += in, to += wire_group_bytes(t, in)) {
         in = group_size(t, group, n - i);
@@ -120,7 +120,7 @@ static void wire_encode(wire_type t, int64_t group, const float *x, int64_t n, u
     }
 }
 
-static void wire_decode(wire_type t, int64_t group, const uint8_t *from, int64_t n, float *x)
+GPU_CODE static void wire_decode(wire_type t, int64_t group, const uint8_t *from, int64_t n, float *x)
 {
     for (int64_t i = 0, in; i < n; i += in, from += wire_group_bytes(t, in)) {
         in = group_size(t, group, n - i);
@@ -128,7 +128,7 @@ static void wire_decode(wire_type t, int64_t group, const uint8_t *from, int64_t
     }
 }
 
-static void wire_add(wire_type t, int64_t group, const uint8_t *from, int64_t n, float *x)
+GPU_CODE static void wire_add(wire_type t, int64_t group, const uint8_t *from, int64_t n, float *x)
 {
     for (int64_t i = 0, in; i < n; i += in, from += wire_group_bytes(t, in)) {
         in = group_size(t, group, n - i);

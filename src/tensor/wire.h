@@ -14,6 +14,8 @@
  * step is rounded up, so that no value is clipped. A group that cannot be coded (infinite, NaN, a step beyond f16)
  * has step NaN, and all its elements are decoded as NaN; f16 overflows to infinity. */
 #pragma once
+#include "base/gpu.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -40,7 +42,7 @@ typedef struct wire_info {
     const char *name;
     int bits, head;
 } wire_info;
-extern const wire_info wire_infos[WIRE_COUNT];
+extern GPU_DATA const wire_info wire_infos[WIRE_COUNT];
 
 enum { WIRE_GROUP_MIN = 32, WIRE_GROUP = 128, WIRE_GROUP_MAX = 4096, WIRE_Q8_GROUP = 64 };
 
