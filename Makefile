@@ -63,7 +63,7 @@ CUDA_PTX     := compute_80
 ifneq ($(CUDA),0)
 INCLUDE += -DHAVE_CUDA
 CUDA_SRC    := $(wildcard cuda/*.c)
-CUDA_IMAGES := $(foreach i,definitions fast join, \
+CUDA_IMAGES := $(foreach i,definitions fast prefill join, \
   $(addprefix $(BUILD)/gen/$i.,$(CUDA_KINDS:%=%.cubin) $(CUDA_PTX:%=%.ptx)))
 LDLIBS += -lz
 endif

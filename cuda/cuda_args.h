@@ -14,6 +14,7 @@
 /* Threads of a block of each kernel. */
 enum {
     FMAT_THREADS = 256,
+    MANY_THREADS = 256,
     RUN_THREADS = 512, /* at most */
     ATTN_WARPS = 8,
     ATTN_THREADS = ATTN_WARPS * 32,
@@ -61,6 +62,16 @@ typedef struct qdecode_args {
     int32_t parts, panels, share, shared, type;
     float factor;
 } qdecode_args;
+
+/* Packed weights, many rows of int8 activations (act_q8.h, one row a tile). */
+typedef struct qmat_args {
+    product_args of;
+    const uint8_t *w, *x;        /* panels; rows */
+    uint64_t w_stride, x_stride; /* bytes from panel to panel, from row to row */
+    int32_t type;                /* dtype of w */
+    float factor;                /* of scales: panel_format.factor */
+} qmat_args;
+enum { MANY_ROWS = 128, MANY_OUTPUTS = 128 }; /* of a block of threads where there are many rows */
 
 /* Float weights, float activations. */
 typedef struct fmat_args {

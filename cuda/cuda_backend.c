@@ -80,6 +80,7 @@ static void close_weights(weight_set *of)
     cuda_give(&w->q, &w->weights, 0);
     if (w->definitions) w->q.cu->cuModuleUnload(w->definitions);
     if (w->fast) w->q.cu->cuModuleUnload(w->fast);
+    if (w->prefill) w->q.cu->cuModuleUnload(w->prefill);
     cuda_queue_close(&w->q);
     mem_free(w->wanted);
     mem_free(w->helds);

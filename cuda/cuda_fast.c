@@ -2,6 +2,7 @@
  * same. */
 #include "cuda/cuda_args.h"
 #include "cuda/cuda_heads.h"
+#include "cuda/cuda_prefill.h"
 #include "cuda/cuda_route.h"
 #include "cuda/cuda_runs.h"
 
@@ -9,6 +10,7 @@ int cuda_fast_load(cuda_weights *w, err *e)
 {
     int rc = cuda_load_image(&w->q, "fast", &w->fast, e);
     if (!rc) rc = cuda_product_load(w, e);
+    if (!rc) rc = cuda_prefill_load(w, e);
 #define X(name)                                                                                                        \
     if (!rc) rc = cuda_find(&w->q, w->fast, "cuda_" #name, &w->kernels.name, e);
     CUDA_FAST_LIST(X)

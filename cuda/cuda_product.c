@@ -1,6 +1,7 @@
 /* cuda_product.c - MATMUL, MATMUL_HEADS, MATMUL_EXP on the device: the choice of a kernel by the type of the weights
  * and the number of rows, and its parameters. */
 #include "cuda/cuda_args.h"
+#include "cuda/cuda_prefill.h"
 #include "cuda/cuda_state.h"
 #include "tensor/act_q8.h"
 
@@ -107,6 +108,30 @@ static cuda_grid product_grid(const product_args *a, int64_t outputs, int thread
     return (cuda_grid){cuda_blocks(a->rows, way_of(a) ? CUDA_FAST_ROWS : 1), cuda_blocks(a->n, outputs), threads, 0};
 }
 
+/* The same by the kernels of many rows, each matrix by itself; *done false: one has too few, or does not suit them. */
+static int start_many(cuda_device *d, const cuda_segment *s, const step *st, const uint32_t *ops, int n, bool *done,
+                      err *e)
+{
+    qmat_args a[PRODUCT_PARTS];
+    const held_weight *w[PRODUCT_PARTS];
+    int rc = OK;
+    *done = true;
+    for (int i = 0; i < n; i++) {
+        const op *o = &d->p->ops[ops[i]];
+        w[i] = &d->w->helds[d->p->tensors[o->in[1]].weight];
+        a[i] = (qmat_args){.of = product_of(d, s, st, o),
+                           .w = w[i]->data,
+                           .x = cuda_at(d, s, o->in[0]),
+                           .w_stride = w[i]->stride,
+                           .type = (int32_t)w[i]->type,
+                           .factor = panel_format_of(w[i]->type)->factor};
+        a[i].x_stride = act_row_bytes(a[i].of.x_cols, d->p->tensors[o->in[0]].block);
+        *done = *done && cuda_prefill_pays(w[i], &a[i]);
+    }
+    for (int i = 0; i < n && *done && !rc; i++) rc = cuda_prefill_start(d, w[i], &a[i], e);
+    return rc;
+}
+
 /* Up to PRODUCT_PARTS packed matrices of one type. */
 static int start_packed(cuda_device *d, const cuda_segment *s, const step *st, const uint32_t *ops, int n, err *e)
 {
@@ -115,6 +140,9 @@ static int start_packed(cuda_device *d, const cuda_segment *s, const step *st, c
     const product_args of = product_of(d, s, st, first);
     const held_weight *w = cuda_matrix(d, first);
     const panel_format *f = panel_format_of(w->type);
+    bool many;
+    int rc = start_many(d, s, st, ops, n, &many, e);
+    if (rc || many) return rc;
     qdecode_args a = {.table = of.table,
                       .live = of.live,
                       .x = cuda_at(d, s, first->in[0]),

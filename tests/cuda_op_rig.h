@@ -1,20 +1,22 @@
-/* cuda_op_rig.h - one op of a rig (rig.h) on the CUDA backend, whose device is a program (tests/gpu): the bits of the
+/* cuda_op_rig.h - ops of a rig (rig.h) on the CUDA backend, whose device is a program (tests/gpu): the bits of the
  * reference. */
 #pragma once
 #include "cuda/cuda_backend.h"
 #include "cuda_rig.h"
 #include "rig.h"
 
-/* Computes the op, whose inputs `in` are activations, over the rig's pages; its rows go to `to`. A KV_PUT that is not
- * run makes the program one that has pages. Runs `times` times: from the second time on a captured graph. */
-static inline void cuda_op_run(rig *g, const op *o, ref in, int times, float *to)
+/* Computes n ops, the first of which reads the activation `in`, over the rig's pages; the rows of the last one go to
+ * `to`. A KV_PUT that is not run makes a program with a state one that has pages. Runs `times` times: from the second
+ * time on a captured graph. */
+static inline void cuda_op_run(rig *g, const op *o, uint32_t n, ref in, int times, float *to)
 {
     const backend *be = &cuda_backend;
     const kv_store *kv = &g->kv[0];
-    op ops[2] = {*o, {.kind = OP_KV_PUT, .in = {in, in}}};
-    uint32_t ends[1] = {1};
-    ref out[1] = {o->out};
-    bool reads[RIG_TENSORS] = {false};
+    const ref last = o[n - 1].out;
+    op ops[4];
+    uint32_t ends[1] = {n};
+    ref out[1] = {last};
+    bool reads[RIG_TENSORS];
     int max_rows[AXIS_COUNT];
     weight_options choice = {.number = -1};
     cache_options cache = g->d.cache;
@@ -23,9 +25,13 @@ static inline void cuda_op_run(rig *g, const op *o, ref in, int times, float *to
     err e = {0};
     cache.k_type = kv->k_type;
     cache.v_type = kv->v_type;
+    for (int i = 0; i < RIG_TENSORS; i++) reads[i] = true;
     for (int i = 0; i < AXIS_COUNT; i++) max_rows[i] = RIG_ROWS;
+    assert_true(n < 4);
+    memcpy(ops, o, n * sizeof *o);
+    ops[n] = (op){.kind = OP_KV_PUT, .in = {in, in}};
     g->p.ops = ops;
-    g->p.n_op = 2;
+    g->p.n_op = n + g->p.n_state;
     g->p.n_group = 1;
     g->p.group_axis[0] = (uint8_t)g->states[0].axis;
     assert_ok(be->weights_open(&w, &g->p, reads, &choice, &e), &e);
@@ -42,7 +48,7 @@ static inline void cuda_op_run(rig *g, const op *o, ref in, int times, float *to
         assert_ok(be->start(d, &s, 0, &g->st, &e), &e);
         assert_ok(be->wait(d, &e), &e);
     }
-    assert_ok(be->act_get(d, &s, o->out, 0, g->st.n[g->t[o->out].axis], to, &e), &e);
+    assert_ok(be->act_get(d, &s, last, 0, g->st.n[g->t[last].axis], to, &e), &e);
     be->discard(d, &s);
     be->close(d);
     be->weights_close(w);

@@ -89,7 +89,7 @@ static void compare_case(const attn_case *c, dtype type, bool odd)
         memset(q + (rows - 1) * g.t[o.in[ATTN_Q]].dim[0], 0, (size_t)c->k_dim * sizeof *q);
     }
     rig_run(&g, cpu_kernels_named("c"), 1, &o);
-    cuda_op_run(&g, &o, o.in[ATTN_Q], c - cases < 3 ? 2 : 1, got); /* 2: a captured graph */
+    cuda_op_run(&g, &o, 1, o.in[ATTN_Q], c - cases < 3 ? 2 : 1, got); /* 2: a captured graph */
     const float *want = rig_at(&g, o.out);
     for (int64_t i = 0; i < rows * dim; i++)
         if (memcmp(&want[i], &got[i], sizeof *got) && (want[i] == want[i] || got[i] == got[i]))

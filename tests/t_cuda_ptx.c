@@ -56,7 +56,7 @@ static void check_image(const embedded_file *f)
         at += n + (at[n] == '\n');
     }
     mem_free(image);
-    assert_true(floats > 1000);
+    assert_true(floats > 100);
 }
 
 static void no_kernel_has_one(void **unused)
@@ -65,7 +65,7 @@ static void no_kernel_has_one(void **unused)
     int images = 0;
     for (const embedded_file *f = embedded_files; f->name; f++)
         if (has(f->name, ".ptx")) images++, check_image(f);
-    assert_true(images >= 2);
+    assert_true(images >= 4); /* definitions, fast, join, prefill */
 }
 
 static void damage_is_seen(void **unused)
