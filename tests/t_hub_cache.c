@@ -30,6 +30,7 @@ static void reads_names(void **state)
     assert_string_equal(n.revision, "v1:0");
     assert_true(hub_name_is_plain("W.x-1_a"));
     assert_false(hub_name_is_plain(".x") || hub_name_is_plain("a/b") || hub_name_is_plain(""));
+    assert_true(hub_name_stays("a/..b/c"));
 }
 
 enum { NAMES_MAX = 24 };

@@ -80,7 +80,8 @@ LENGTH_FREE = re.compile(r"(_table|_grids)\.[ch]$")  # tables may be longer
 CIRCLES = [
     ("src/engine", "batch constraint damage draft draws engine engine_params engine_state session steps",
      "the parts of an engine work on the engine (engine_state.h)"),
-    ("src/app", "app cmd_list flags hub_models output_check settings", "the command line runs the commands that it lists"),
+    ("src/app", "app cmd_list flags hub_models output_check settings",
+     "the command line runs the commands that it lists"),
     ("src/core", "op program", "ops of a program say what a program's ops may be"),
     ("src/ops", "held run", "an operand's reader stands on what devices hold, which is read by workers"),
     ("src/tensor", "panel panel_tail", "a panel's tail is a file of its own"),

@@ -36,6 +36,7 @@ Version: $version
 Architecture: $arch
 Maintainer: inferflow maintainers <maintainers@users.noreply.github.com>
 Depends: $libraries
+Recommends: libcurl3-gnutls | libcurl4
 Section: science
 Priority: optional
 Installed-Size: $(du -sk "$root" | cut -f1)

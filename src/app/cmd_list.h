@@ -8,6 +8,7 @@
     X(serve)                                                                                                           \
     X(replay)                                                                                                          \
     X(node)                                                                                                            \
+    X(pull)                                                                                                            \
     X(spec)                                                                                                            \
     X(tokenize)                                                                                                        \
     X(detokenize)                                                                                                      \

@@ -110,6 +110,8 @@ static const place environment[] = {
     {"NO_COLOR", "not empty: conversations have no colours."},
     {"TERM", "dumb: no progress bars, no colours."},
     {"LANG, LC_ALL, LC_CTYPE", "the letters of the terminal; UTF-8 where they name ASCII or nothing."},
+    {"HF_HUB_CACHE, HF_HOME", "folder of models of the hub; ~/.cache/huggingface/hub where neither is set."},
+    {"HF_ENDPOINT, HF_TOKEN, HF_TOKEN_PATH, HF_HUB_OFFLINE", "the hub, the user's token or its file, no downloads."},
     {"XDG_CACHE_HOME", "folder of inferflow/ with what was hashed of weights; ~/.cache where it is not set."},
     {"XDG_STATE_HOME", "folder of inferflow/history; ~/.local/state where it is not set."},
     {"NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID", "set by systemd: serve tells it that it is ready and alive."},

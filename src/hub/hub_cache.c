@@ -8,6 +8,7 @@
 #include "io/ckpt_pick.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +36,22 @@ static const char *find_home(arena *mem)
     return home && *home ? arena_printf(mem, "%s/.cache/huggingface", home) : NULL;
 }
 
+void hub_cache_token(char *token, uint64_t cap)
+{
+    arena mem = {0};
+    const char *said = getenv("HF_TOKEN"), *path = path_of(&mem, "HF_TOKEN_PATH"), *home = find_home(&mem);
+    buf text = {0};
+    if (!path && home) path = arena_printf(&mem, "%s/token", home);
+    if (said && *said) buf_str(&text, said);
+    else if (path) file_read_regular(&text, path, (size_t)cap, NULL);
+    const span s = span_without_blanks(buf_span(&text));
+    bool plain = !text.bad && s.n < cap;
+    for (size_t i = 0; i < s.n; i++) plain &= s.p[i] > 32 && s.p[i] < 127;
+    snprintf(token, cap, "%.*s", plain ? (int)s.n : 0, s.n ? (const char *)s.p : "");
+    buf_free(&text);
+    arena_free(&mem);
+}
+
 int hub_cache_open(hub_cache *c, const char *repo, err *e)
 {
     *c = (hub_cache){0};
@@ -46,7 +63,9 @@ int hub_cache_open(hub_cache *c, const char *repo, err *e)
     if (here) c->dir = arena_printf(&c->mem, "%s/%s", here, c->dir);
     free(here);
     if (c->dir) c->repo = arena_printf(&c->mem, "%s/models--%.*s--%s", c->dir, (int)(slash - repo), repo, slash + 1);
-    return c->repo ? OK : err_memory(e, NULL);
+    if (c->repo) c->blobs = arena_printf(&c->mem, "%s/blobs", c->repo);
+    if (c->blobs) c->locks = arena_printf(&c->mem, "%s/.locks/%s", c->dir, strrchr(c->repo, '/') + 1);
+    return c->locks ? OK : err_memory(e, NULL);
 }
 
 void hub_cache_close(hub_cache *c)
@@ -139,5 +158,83 @@ int hub_cache_find(const hub_cache *c, const hub_name *name, char **path, err *e
     hub_choice_free(&choice);
     ckpt_names_free(files.name, files.n);
     mem_free(dir);
+    return rc;
+}
+
+/* ---- what is written */
+
+int hub_cache_folder(const char *path, err *e)
+{
+    char *part = mem_str(path);
+    if (!part) return err_memory(e, NULL);
+    int rc = OK;
+    for (char *at = part + 1; !rc; at++) {
+        const char end = *at;
+        if (end && end != '/') continue;
+        *at = 0;
+        if (mkdir(part, 0777) != 0 && errno != EEXIST && !file_is_dir(part))
+            rc = err_set(e, ERR_IO, "%s: %s", part, strerror(errno));
+        *at = end;
+        if (!end) break;
+    }
+    mem_free(part);
+    return rc;
+}
+
+static const char *file_path(hub_cache *c, const char *commit, const char *file)
+{
+    return arena_printf(&c->mem, "%s/snapshots/%s/%s", c->repo, commit, file);
+}
+
+/* "../../blobs/ETAG", with as many steps as the file has folders. */
+static const char *link_text(hub_cache *c, const char *file, const char *etag)
+{
+    const char *up = "../../";
+    for (const char *s = file; (s = strchr(s, '/')) && up; s++) up = arena_printf(&c->mem, "../%s", up);
+    return up ? arena_printf(&c->mem, "%sblobs/%s", up, etag) : NULL;
+}
+
+bool hub_cache_has(hub_cache *c, const char *commit, const char *file, const char *etag, uint64_t bytes)
+{
+    const char *path = file_path(c, commit, file), *wanted = link_text(c, file, etag);
+    char to[PATH_MAX] = "";
+    struct stat st;
+    if (!path || !wanted || stat(path, &st) != 0 || !S_ISREG(st.st_mode) || (uint64_t)st.st_size != bytes) return false;
+    const ssize_t n = readlink(path, to, sizeof to - 1);
+    return n < 0 ? errno == EINVAL : strcmp(to, wanted) == 0; /* where links are not possible, it is a copy */
+}
+
+int hub_cache_link(hub_cache *c, const char *commit, const char *file, const char *etag, err *e)
+{
+    const char *path = file_path(c, commit, file), *to = link_text(c, file, etag);
+    char *dir = path ? file_dir(path) : NULL;
+    const char *fresh = dir ? arena_printf(&c->mem, "%s/.link.%ld.%.40s", dir, (long)getpid(), etag) : NULL;
+    int rc = to && fresh ? hub_cache_folder(dir, e) : err_memory(e, NULL);
+    mem_free(dir);
+    if (rc) return rc;
+    unlink(fresh);
+    if (symlink(to, fresh) != 0 || rename(fresh, path) != 0) {
+        rc = err_set(e, ERR_IO, "%s: %s", path, strerror(errno));
+        unlink(fresh);
+    }
+    return rc;
+}
+
+int hub_cache_note(hub_cache *c, const char *revision, const char *commit, err *e)
+{
+    const char *path = arena_printf(&c->mem, "%s/refs/%s", c->repo, revision);
+    char *dir = path ? file_dir(path) : NULL;
+    file_out *f = NULL;
+    if (strcmp(revision, commit) == 0) {
+        mem_free(dir);
+        return OK;
+    }
+    int rc = dir ? hub_cache_folder(dir, e) : err_memory(e, NULL);
+    mem_free(dir);
+    if (!rc) rc = file_create(&f, path, e);
+    if (rc) return rc;
+    rc = file_write(f, commit, strlen(commit), e);
+    if (!rc) return file_commit(f, e);
+    file_abandon(f);
     return rc;
 }

@@ -20,8 +20,7 @@ static bool is_plain(span s)
 
 bool hub_name_is_plain(const char *name) { return is_plain(span_str(name)); }
 
-/* Whether a name with slashes stays in its folder: no empty part, ".", "..", backslash or control character. */
-static bool stays(const char *path)
+bool hub_name_stays(const char *path)
 {
     for (const char *part = path;; part++) {
         const size_t n = strcspn(part, "/");
@@ -63,11 +62,11 @@ bool hub_name_read(hub_name *out, const char *text)
     if (!is_repo_part(span_of(text, n_org)) || !is_repo_part(span_of(slash + 1, n_repo - n_org - 1))) return false;
     if (*rest == ':') {
         const size_t n = strcspn(++rest, "@");
-        if (!copy_text(out->pick, sizeof out->pick, rest, n) || !stays(out->pick)) return false;
+        if (!copy_text(out->pick, sizeof out->pick, rest, n) || !hub_name_stays(out->pick)) return false;
         rest += n;
     }
     if (*rest == '@')
         return copy_text(out->revision, sizeof out->revision, rest + 1, strlen(rest + 1)) &&
-               stays(out->revision);
+               hub_name_stays(out->revision);
     return true;
 }

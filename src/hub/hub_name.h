@@ -15,3 +15,5 @@ bool hub_name_read(hub_name *out, const char *text);
 
 /* Whether a name may be that of a file in a folder: letters, digits and "._-", at most 128, no dot in front. */
 bool hub_name_is_plain(const char *name);
+/* Whether a name with slashes stays in its folder: no empty part, ".", "..", backslash or control character. */
+bool hub_name_stays(const char *path);

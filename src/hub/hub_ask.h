@@ -1,0 +1,18 @@
+/* hub_ask.h - a request until it is answered: what breaks is tried again from where it broke, and a hub that limits
+ * requests is asked again when it says.
+ *
+ * All connections of a download share one clock of silence: it ends when nothing has come on any of them for 45
+ * seconds, and when one of them has broken again and again for 100 seconds without bringing much. */
+#pragma once
+#include "hub/hub_http.h"
+
+typedef struct hub_client {
+    const char *endpoint, *repo; /* "https://huggingface.co"; "ORG/NAME" */
+    char token[1000];
+    atomic_bool stop;
+    _Atomic double heard;
+} hub_client;
+
+/* OK: the reply is one of status 200 or 206, or (q->head) a redirect that names the file. Messages begin with the
+ * repository. */
+int hub_ask(hub_client *c, hub_http *h, hub_request *q, hub_head *head, err *e);
