@@ -100,6 +100,8 @@ static void takes_what_loads(void **state)
          "K=$(cat $R/refs/v1.0) && rm -r hf && pull org/tiny@$K && [ ! -e $R/refs ] && $P spec show -m org/tiny@$K "
          ">/dev/null",
          NULL},
+        {"pull tree/tiny && [ \"$(have tree--tiny)\" = " TINY " ]", NULL},
+        {"pull org/tiny && chmod -R a-w hf && pull org/tiny; X=$?; chmod -R u+w hf; exit $X", NULL},
         {"pull renamed/tiny && [ \"$(have renamed--tiny)\" = " TINY " ]", NULL},
         {"for o in weak bare direct no-ranges; do pull $o/tiny && [ \"$(have $o--tiny)\" = " TINY " ] && "
          "[ -z \"$(find hf -name '*incomplete')\" ] || exit 3; done",
@@ -172,8 +174,8 @@ static void refuses(void **state)
         {"pull renews/tiny; X=$?; " NOTHING " && exit $X", "has changed since"},
         {"pull other-commit/tiny; X=$?; " NOTHING " && exit $X", "of commit 0000"},
         {"pull odd-etag/tiny; X=$?; " NOTHING " && exit $X", "does not say its ETag"},
-        {"pull odd-commit/tiny; X=$?; " NOTHING " && exit $X", "no commit (sha)"},
-        {"pull odd-list/tiny", "no list of files"},
+        {"pull odd-commit/tiny; X=$?; " NOTHING " && exit $X", "names no commit (sha)"},
+        {"pull tree-away/tiny", "its list goes on at another host"},
         {"pull torn-list/tiny", "byte"},
         {"pull long-list/tiny", "list of files is longer"},
         {"pull climbs/tiny; X=$?; " NOTHING " && exit $X", "no file in its folder"},
@@ -190,6 +192,31 @@ static void refuses(void **state)
     assert_int_equal(in_folder("$P pull gpt2", &errors), 2);
     assert_int_equal(in_folder("$P pull", &errors), 2);
     buf_free(&errors);
+}
+
+/* On a terminal (tty LINE) it asks, and shows how far it is. */
+static void asks_on_a_terminal(void **state)
+{
+    (void)state;
+#define TTY                                                                                                            \
+    "tty() { python3 -c \"import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))\" "        \
+    "\"$@\"; }; "
+    static const row rows[] = {
+        {TTY "echo y | tty $P spec show -m org/tiny >out && grep -q 'Download it? .y/N.' out && [ \"$(have "
+             "org--tiny)\" = " TINY " ] && $P spec show -m org/tiny >/dev/null",
+         NULL},
+        {TTY "echo n | tty $P spec show -m org/tiny >out; X=$?; tail -1 out >&2; " NOTHING " && exit $X",
+         "`inferflow pull org/tiny` downloads it"},
+        {"$P spec show -m org/tiny --yes >/dev/null && $P spec show -m org/tiny >/dev/null", NULL},
+        {"$P run --yes -m org/tiny --output ids --ids 1 -n 1 --strategy greedy >/dev/null", NULL},
+        {"$P spec show -m absent/tiny --yes", "the hub has no such model"},
+        {"echo y | $P spec show -m org/tiny", "`inferflow pull org/tiny` downloads it"},
+        {TTY "tty $P pull slow/large </dev/null >out && tr '\\r' '\\n' <out | grep -q 'slow/large .*[0-9]%, .* MB/s, "
+             ".* left'",
+         NULL},
+        {"pull slow/large 2>out && [ $(wc -l <out) = 1 ]", NULL},
+    };
+    RUN(rows);
 }
 
 /* What a token opens, and who sees it. */
@@ -271,9 +298,10 @@ static void shares_with_python(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(takes_what_loads), cmocka_unit_test(waits_and_tries_again),
-        cmocka_unit_test(refuses),          cmocka_unit_test(keeps_tokens),
-        cmocka_unit_test(gives_up),         cmocka_unit_test(shares_with_python),
+        cmocka_unit_test(asks_on_a_terminal),    cmocka_unit_test(takes_what_loads),
+        cmocka_unit_test(waits_and_tries_again), cmocka_unit_test(refuses),
+        cmocka_unit_test(keeps_tokens),          cmocka_unit_test(gives_up),
+        cmocka_unit_test(shares_with_python),
     };
     if (system("python3 -c 'import ctypes; ctypes.CDLL(\"libcurl.so.4\")' 2>/dev/null") != 0 &&
         system("python3 -c 'import ctypes; ctypes.CDLL(\"libcurl-gnutls.so.4\")' 2>/dev/null") != 0) {

@@ -15,6 +15,8 @@ static const param common_rows[] = {
     PARAM_ROW(common_flags, help_all, PARAM_BOOL, .doc = "all flags"),
     PARAM_ROW(common_flags, log_level, PARAM_WORD, .rare = true, .keeps_bits = true, .words = "error|warn|info|debug",
               .doc = "what goes to standard error (default info)"),
+    PARAM_ROW(common_flags, yes, PARAM_BOOL, .rare = true, .keeps_bits = true,
+              .doc = "download models of the hub that are not here without asking"),
     PARAM_ROW(common_flags, json, PARAM_BOOL, .doc = "print one JSON object on standard output"),
 };
 static const size_t common_count = sizeof common_rows / sizeof *common_rows;
@@ -234,12 +236,12 @@ int flags_parse(invocation *v, common_flags *common, int argc, char **argv, spec
         if (e) *e = (err){0};
     }
     common->help |= common->help_all;
-    if (!rc && over && !common->help) rc = hub_models_take(v, e);
+    if (!rc && over && !common->help) rc = hub_models_take(v, common->yes, e);
     if (!rc && over && !common->help) rc = settings_open(over, v, e);
     const char *model = !rc && over && !common->help ? settings_sampled_model(*over, v) : NULL;
     if (!rc && !common->help && (model || settings_strategy(v) || (over && *over))) {
         rc = take_flags_again(v, argc, words, model, over ? *over : NULL, e);
-        if (!rc && over) rc = hub_models_take(v, e);
+        if (!rc && over) rc = hub_models_take(v, common->yes, e);
     }
     mem_free(words);
     if (rc) return rc;

@@ -11,6 +11,7 @@
 /* What every command accepts besides its own rows. */
 typedef struct common_flags {
     bool help, help_all, json; /* help_all: help, too */
+    bool yes;                  /* models of the hub that are not there are downloaded */
     const char *log_level;
 } common_flags;
 

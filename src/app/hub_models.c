@@ -5,11 +5,23 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "hub/hub_cache.h"
+#include "hub/hub_pull.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+/* Asks the user, where both sides of a conversation are on a terminal. */
+static bool is_wanted(const char *given)
+{
+    char line[80];
+    if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)) return false;
+    fprintf(stderr, "%s is not on this machine. Download it? [y/N] ", given);
+    return fgets(line, sizeof line, stdin) && (line[0] == 'y' || line[0] == 'Y');
+}
 
 /* The path of a model; it is looked for once. */
-static int find_model(invocation *v, const char *given, const hub_name *name, const char **path, err *e)
+static int find_model(invocation *v, const char *given, const hub_name *name, bool yes, const char **path, err *e)
 {
     for (size_t i = 0; i < v->n_hub; i++)
         if (strcmp(v->hub[i].name, given) == 0) {
@@ -21,7 +33,11 @@ static int find_model(invocation *v, const char *given, const hub_name *name, co
     char *found = NULL;
     int rc = hub_cache_open(&c, name->repo, e);
     if (!rc) rc = hub_cache_find(&c, name, &found, e);
-    if (rc == ERR_NOT_FOUND) err_wrap(e, "%s: no such folder or file; `inferflow pull %s` downloads it", given, given);
+    if (rc == ERR_NOT_FOUND && (yes || is_wanted(given))) {
+        if (e) *e = (err){0};
+        rc = hub_pull(name, NULL, HUB_CONNECTIONS, &found, e);
+    } else if (rc == ERR_NOT_FOUND)
+        err_wrap(e, "%s: no such folder or file; `inferflow pull %s` downloads it", given, given);
     hub_cache_close(&c);
     if (rc) return rc;
     v->hub[v->n_hub].name = given;
@@ -29,7 +45,7 @@ static int find_model(invocation *v, const char *given, const hub_name *name, co
     return OK;
 }
 
-int hub_models_take(invocation *v, err *e)
+int hub_models_take(invocation *v, bool yes, err *e)
 {
     int rc = OK;
     for (const flag_group *g = v->cmd->flags; g && g->title && !rc; g++)
@@ -38,7 +54,7 @@ int hub_models_take(invocation *v, err *e)
             const char **value = (const char **)((char *)v->options + g->offset + row->offset);
             hub_name name;
             if (row->path != PATH_MODEL || !*value || file_exists(*value) || !hub_name_read(&name, *value)) continue;
-            rc = find_model(v, *value, &name, value, e);
+            rc = find_model(v, *value, &name, yes, value, e);
         }
     return rc;
 }

@@ -3,7 +3,8 @@
 #include "app/app.h"
 
 /* Puts the path in the cache in place of each such name among the flags of v. A file or folder of this machine that is
- * called so comes first. ERR_NOT_FOUND: it is not in the cache, or not whole. */
-int hub_models_take(invocation *v, err *e);
+ * called so comes first. What is not in the cache, or not whole there, is downloaded with `yes`, or where the user says
+ * so on the terminal; else ERR_NOT_FOUND. */
+int hub_models_take(invocation *v, bool yes, err *e);
 /* Ends the paths. */
 void hub_models_free(invocation *v);

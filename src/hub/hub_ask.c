@@ -67,7 +67,10 @@ int hub_ask(hub_client *c, hub_http *h, hub_request *q, hub_head *head, err *e)
         const uint64_t from = q->from;
         int rc = hub_http_ask(h, q, head, &own);
         const bool redirects = q->head && head->status >= 300 && head->status < 400;
-        if (!rc && (head->status == 200 || head->status == 206 || redirects)) return OK;
+        if (!rc && (head->status == 200 || head->status == 206 || redirects)) {
+            atomic_store(&c->heard, clock_now());
+            return OK;
+        }
         if (rc && rc != ERR_UNAVAILABLE) return err_copy(e, &own), err_wrap(e, "%s", c->repo);
         if (!rc && !is_busy(head->status)) return refuse_status(c, q, head, e);
         if (!rc && (head->status == 429 || head->wait >= 0)) {
@@ -77,7 +80,7 @@ int hub_ask(hub_client *c, hub_http *h, hub_request *q, hub_head *head, err *e)
         }
         if (q->from - from >= MUCH) since = clock_now(), failures = 0;
         const double now = clock_now();
-        if (now - atomic_load(&c->heard) > silence || now - since > broken) {
+        if (now - atomic_load(&c->heard) > silence || now - since > (rc ? broken : silence)) {
             if (!rc) return refuse_status(c, q, head, e);
             err_copy(e, &own);
             return err_wrap(e, "%s: the download does not go on", c->repo);

@@ -1,8 +1,9 @@
 /* hub_ask.h - a request until it is answered: what breaks is tried again from where it broke, and a hub that limits
  * requests is asked again when it says.
  *
- * All connections of a download share one clock of silence: it ends when nothing has come on any of them for 45
- * seconds, and when one of them has broken again and again for 100 seconds without bringing much. */
+ * All connections of a download share one clock of silence: it ends when none of them has brought a byte or an answer
+ * for 45 seconds; and when one has failed for so long, or has broken again and again for 100 seconds without bringing
+ * much. */
 #pragma once
 #include "hub/hub_http.h"
 

@@ -223,12 +223,12 @@ int hub_cache_link(hub_cache *c, const char *commit, const char *file, const cha
 int hub_cache_note(hub_cache *c, const char *revision, const char *commit, err *e)
 {
     const char *path = arena_printf(&c->mem, "%s/refs/%s", c->repo, revision);
+    buf was = {0};
+    const bool noted = path && file_read_regular(&was, path, REF_MAX, NULL) == OK && span_is(buf_span(&was), commit);
+    buf_free(&was);
+    if (noted || strcmp(revision, commit) == 0) return OK;
     char *dir = path ? file_dir(path) : NULL;
     file_out *f = NULL;
-    if (strcmp(revision, commit) == 0) {
-        mem_free(dir);
-        return OK;
-    }
     int rc = dir ? hub_cache_folder(dir, e) : err_memory(e, NULL);
     mem_free(dir);
     if (!rc) rc = file_create(&f, path, e);

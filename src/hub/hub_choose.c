@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/span.h"
+#include "hub/hub_name.h"
 #include "io/ckpt_pick.h"
 
 #include <stdio.h>
@@ -209,7 +210,10 @@ int hub_choose_shards(hub_choice *c, const json *index, const char *what, err *e
     char **names = NULL;
     size_t n = 0;
     int rc = ckpt_index_files(index, what, &names, &n, e);
-    for (size_t i = 0; i < n && !rc; i++) rc = add_file(c, names[i], e);
+    for (size_t i = 0; i < n && !rc; i++) {
+        if (hub_name_stays(names[i])) rc = add_file(c, names[i], e);
+        else rc = err_set(e, ERR_FORMAT, "%s: \"%.80s\" is not the name of a file", what, names[i]);
+    }
     ckpt_names_free(names, n);
     return rc;
 }

@@ -70,7 +70,6 @@ void hub_http_close(hub_http *h)
 static size_t on_head(char *p, size_t size, size_t n, void *of)
 {
     hub_http *h = of;
-    atomic_store(h->q->heard, clock_now());
     hub_head_line(h->head, span_of(p, size * n));
     return size * n;
 }
@@ -119,7 +118,6 @@ static size_t on_body(char *p, size_t size, size_t n, void *of)
     hub_http *h = of;
     const size_t bytes = size * n;
     const int status = h->head->status;
-    atomic_store(h->q->heard, clock_now());
     if ((status != 200 && status != 206) || h->q->head) {
         h->other += bytes;
         h->full = h->other > OTHER_BODY_MAX;
@@ -127,6 +125,7 @@ static size_t on_body(char *p, size_t size, size_t n, void *of)
     }
     if (!h->begun && check_body(h)) return 0;
     h->begun = true;
+    atomic_store(h->q->heard, clock_now());
     return take_body(h, p, bytes) || h->full ? 0 : bytes;
 }
 

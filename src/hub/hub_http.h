@@ -27,7 +27,7 @@ typedef struct hub_request {
     hub_take *take;
     void *to;
     const atomic_bool *stop;
-    _Atomic double *heard; /* clock_now when something came last */
+    _Atomic double *heard; /* clock_now when bytes that were asked for came last */
 } hub_request;
 
 /* One attempt. OK: *head is the last reply, whatever its status, with etags and commit of the request's own host.

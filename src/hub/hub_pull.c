@@ -15,7 +15,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { LISTING_MAX = 64 << 20, INDEX_MAX = 1 << 28, CONNECTIONS_MAX = 64, LONG = 1 << 20 };
+enum { LISTING_MAX = 64 << 20, INDEX_MAX = 1 << 28, CONNECTIONS_MAX = 64, PAGES_MAX = 1000, LONG = 1 << 20 };
 /* Seconds until threads look again, and after which one more connection is used for long files: what each of them has
  * under way is lost when the download is killed. */
 static const double look_again = 0.2, apart = 0.5;
@@ -316,6 +316,35 @@ static int take_listing(void *to, const void *p, size_t n, err *e)
     return buf_add(b, p, n) ? OK : err_memory(e, NULL);
 }
 
+/* A JSON of the hub, at a URL that the buffer holds. */
+static int ask_json(pull *p, hub_http *h, buf *url, buf *body, hub_head *head, err *e)
+{
+    hub_request q = {.url = buf_cstr(url), .take = take_listing, .to = body};
+    body->n = 0;
+    return url->bad ? err_memory(e, NULL) : hub_ask(&p->client, h, &q, head, e);
+}
+
+/* Adds all pages of the tree. */
+static int read_tree(pull *p, hub_http *h, buf *url, buf *body, err *e)
+{
+    hub_head head;
+    const size_t n = strlen(p->client.endpoint);
+    url->n = 0;
+    buf_printf(url, "%s/api/models/%s/tree/%s?recursive=true&expand=false", p->client.endpoint, p->client.repo,
+               p->list.commit);
+    for (int page = 0; page < PAGES_MAX; page++) {
+        int rc = ask_json(p, h, url, body, &head, e);
+        if (!rc) rc = hub_listing_add(&p->list, buf_span(body), p->client.repo, e);
+        if (rc || !*head.next) return rc;
+        url->n = 0;
+        if (*head.next == '/') buf_str(url, p->client.endpoint);
+        else if (strncmp(head.next, p->client.endpoint, n) != 0 || head.next[n] != '/')
+            return err_set(e, ERR_FORMAT, "%s: its list goes on at another host: %.100s", p->client.repo, head.next);
+        buf_str(url, head.next);
+    }
+    return err_set(e, ERR_LIMIT, "%s: its list has more than %d pages", p->client.repo, PAGES_MAX);
+}
+
 static int read_listing(pull *p, const hub_name *name, err *e)
 {
     buf url = {0}, body = {0};
@@ -327,10 +356,10 @@ static int read_listing(pull *p, const hub_name *name, err *e)
         if (*s == '/') buf_str(&url, "%2F");
         else hub_url_add(&url, one);
     }
-    hub_request q = {.url = buf_cstr(&url), .take = take_listing, .to = &body};
-    int rc = url.bad ? err_memory(e, NULL) : hub_http_open(&h, e);
-    if (!rc) rc = hub_ask(&p->client, h, &q, &head, e);
+    int rc = hub_http_open(&h, e);
+    if (!rc) rc = ask_json(p, h, &url, &body, &head, e);
     if (!rc) rc = hub_listing_read(&p->list, buf_span(&body), name->repo, e);
+    if (!rc && !p->list.n) rc = read_tree(p, h, &url, &body, e);
     hub_http_close(h);
     buf_free(&url);
     buf_free(&body);

@@ -3,6 +3,8 @@
 #include "base/err.h"
 #include "hub/hub_name.h"
 
+enum { HUB_CONNECTIONS = 8 };
+
 /* *path as hub_cache_find gives it; mem_free it. `endpoint` NULL: $HF_ENDPOINT, or https://huggingface.co. What has
  * come before an error stays, and the next call goes on from there; the snapshot and its name appear when all is
  * there. */

@@ -94,6 +94,13 @@ static void read_retry(hub_head *h, const char *s)
     else if (strptime(s, "%a, %d %b %Y %H:%M:%S GMT", &at)) wait_longer(h, (int64_t)(timegm(&at) - time(NULL)));
 }
 
+/* `<URL>; rel="next"` */
+static void read_link(hub_head *h, const char *s)
+{
+    const char *end = *s == '<' ? strchr(s, '>') : NULL;
+    if (end && strstr(end, "rel=\"next\"")) copy_value(h->next, sizeof h->next, span_of(s + 1, (size_t)(end - s - 1)));
+}
+
 void hub_head_line(hub_head *h, span line)
 {
     char text[1024];
@@ -120,6 +127,7 @@ void hub_head_line(hub_head *h, span line)
     else if (strcasecmp(name, "Content-Range") == 0) read_range(h, text);
     else if (strcasecmp(name, "RateLimit") == 0) read_rate_limit(h, text);
     else if (strcasecmp(name, "Retry-After") == 0) read_retry(h, text);
+    else if (strcasecmp(name, "Link") == 0) read_link(h, text);
     else if (strcasecmp(name, "X-Error-Code") == 0) copy_value(h->code, sizeof h->code, value);
     else if (strcasecmp(name, "X-Error-Message") == 0) copy_value(h->reason, sizeof h->reason, value);
 }
@@ -151,12 +159,24 @@ int hub_listing_read(hub_listing *l, span body, const char *what, err *e)
     int rc = json_parse(&j, body, what, e);
     const char *commit = json_str(json_get(j, "sha"), "");
     const json *files = json_get(j, "siblings");
-    if (!rc && (!hub_name_is_plain(commit) || json_type(files) != JSON_ARRAY))
-        rc = err_set(e, ERR_FORMAT, "%s: what the hub says of it has no commit (sha) and no list of files (siblings)",
-                     what);
+    if (!rc && !hub_name_is_plain(commit))
+        rc = err_set(e, ERR_FORMAT, "%s: what the hub says of it names no commit (sha)", what);
     if (!rc) snprintf(l->commit, sizeof l->commit, "%s", commit);
     for (const json *f = json_first(files); f && !rc; f = json_next(f))
         rc = add_name(l, json_str(json_get(f, "rfilename"), ""), what, e);
+    json_free(j);
+    return rc;
+}
+
+int hub_listing_add(hub_listing *l, span page, const char *what, err *e)
+{
+    json *j = NULL;
+    int rc = json_parse(&j, page, what, e);
+    if (!rc && json_type(j) != JSON_ARRAY)
+        rc = err_set(e, ERR_FORMAT, "%s: what the hub calls its tree is no list", what);
+    for (const json *f = json_first(j); f && !rc; f = json_next(f))
+        if (strcmp(json_str(json_get(f, "type"), "file"), "file") == 0)
+            rc = add_name(l, json_str(json_get(f, "path"), ""), what, e);
     json_free(j);
     return rc;
 }

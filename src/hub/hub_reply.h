@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { HUB_WORD = 132, HUB_REASON = 200 };
+enum { HUB_WORD = 132, HUB_REASON = 200, HUB_LINK = 1000 };
 
 /* Of one reply; texts are "" and numbers -1 where the head does not say them. */
 typedef struct hub_head {
@@ -21,6 +21,7 @@ typedef struct hub_head {
     int64_t from, total;  /* Content-Range */
     int wait;             /* seconds after which to ask again: RateLimit, Retry-After */
     char code[HUB_WORD], reason[HUB_REASON];
+    char next[HUB_LINK]; /* Link: where a list goes on */
 } hub_head;
 
 /* The first line of a reply begins a head. */
@@ -37,6 +38,9 @@ typedef struct hub_listing {
     size_t n, cap;
 } hub_listing;
 
-/* The JSON of a revision: commit and files. ERR_FORMAT: it is not that, or names a file outside its folder. */
+/* The JSON of a revision: its commit and, where it lists them, its files. ERR_FORMAT: it is not that, or names a file
+ * outside its folder. */
 int hub_listing_read(hub_listing *l, span body, const char *what, err *e);
+/* Adds the files of a page of its tree. */
+int hub_listing_add(hub_listing *l, span page, const char *what, err *e);
 void hub_listing_free(hub_listing *l); /* also after an error */

@@ -195,6 +195,21 @@ def pages():
     put("page_file", "empty", whole([]))
 
 
+def hub():
+    """Heads of replies, an empty line, and a body."""
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    files = ["config.json", "model.safetensors", "x-Q4_K_M.gguf", "BF16/x-00001-of-00002.gguf",
+             "BF16/x-00002-of-00002.gguf", "1_Pooling/config.json", "modules.json", "mmproj-F16.gguf"]
+    put("hub_reply", "revision", b"HTTP/1.1 200 OK\r\nETag: W/\"5d8c\"\r\nContent-Length: 50\r\n\n" + json.dumps(
+        {"sha": commit, "siblings": [{"rfilename": f} for f in files]}).encode())
+    put("hub_reply", "tree", b'HTTP/2 200\nLink: </api/models/a/b/tree/c?cursor=x>; rel="next"\n\n' + json.dumps(
+        [{"type": "file", "path": f, "oid": commit, "size": 3} for f in files]).encode())
+    put("hub_reply", "index", b"HTTP/1.1 302 Found\nX-Linked-Etag: \"5f\"\nX-Linked-Size: 70\nX-Repo-Commit: 01\n"
+        b"Content-Range: bytes 3-9/70\n\n" + json.dumps({"weight_map": {"a": "w-1.safetensors", "b": "w-2"}}).encode())
+    put("hub_reply", "limit", b'HTTP/1.1 429\nRateLimit: "api";r=0;t=55\nRetry-After: Sat, 28 Nov 2026 14:00:00 GMT\n'
+        b"X-Error-Code: GatedRepo\nX-Error-Message: no\nRateLimit: limit=9, remaining=0, reset=50\nRetry-After: 7\n\n")
+
+
 def templates():
     """A template, and behind a byte 0xff its context."""
     put("jinja", "chat", b"""{%- set ns = namespace(n=0) -%}
@@ -250,6 +265,7 @@ def main():
     for version in (0, 1, 2):
         for shared in (0, 1):
             put("llama2c", f"v{version}-{shared}", llama2c(version, shared))
+    hub()
     names = [n for n in sorted(os.listdir(PICKLES)) if n.endswith(".pt")]
     for n in names:
         with open(os.path.join(PICKLES, n), "rb") as f:

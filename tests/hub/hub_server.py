@@ -164,7 +164,7 @@ class Hub(BaseHTTPRequestHandler):
             self.times("changes")
             self.reply(200)
         elif part[1:3] == ["api", "models"] and part[5] == "tree":
-            self.tree(part[4])
+            self.tree(part[3], part[4])
         elif part[1:3] == ["api", "models"]:
             self.listing(part[3], part[4], "/".join(part[6:]).replace("%2F", "/"))
         elif self.server.server_port == ports[1]:
@@ -185,8 +185,8 @@ class Hub(BaseHTTPRequestHandler):
         names = list(files) + {"climbs": ["../../evil"], "roots": ["/etc/passwd"]}.get(org, [])
         body = {"id": f"{org}/{name}", "sha": "../../x" if org == "odd-commit" else commit_of(name),
                 "siblings": [{"rfilename": n} for n in names]}
-        if org == "odd-list":
-            body["siblings"] = "all"
+        if org in ("tree", "tree-away"):
+            del body["siblings"]
         text = json.dumps(body).encode()
         if org == "long-list":
             self.send_response(200)
@@ -198,12 +198,20 @@ class Hub(BaseHTTPRequestHandler):
                 return
         self.reply(200, text[:-5] if org == "torn-list" else text, Content_Type="application/json")
 
-    def tree(self, name):
+    def tree(self, org, name):
         """As huggingface_hub asks for lists."""
         rows = [dict({"type": "file", "path": k, "oid": etag[:40], "size": len(body)},
                      **({"lfs": {"oid": etag, "size": len(body), "pointerSize": 130}} if len(etag) == 64 else {}))
                 for k, (body, etag) in content(name).items()]
-        self.reply(200, json.dumps(rows).encode(), Content_Type="application/json")
+        rows.insert(1, {"type": "directory", "path": "onnx", "oid": "0" * 40, "size": 0})
+        link = None
+        if org in ("tree", "tree-away"):
+            at = int(self.path.split("cursor=")[1]) if "cursor=" in self.path else 0
+            rows, more = rows[at:at + 2], at + 2 < len(rows)
+            host = f"http://127.0.0.1:{ports[0 if org == 'tree' else 1]}"
+            path = self.path.split("&cursor=")[0]
+            link = f'<{host}{path}&cursor={at + 2}>; rel="next"' if more else None
+        self.reply(200, json.dumps(rows).encode(), Content_Type="application/json", Link=link)
 
     def resolve(self, org, name, commit, file):
         if self.refused(org, file.endswith(".safetensors")):
