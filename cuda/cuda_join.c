@@ -37,7 +37,7 @@ typedef struct member {
 typedef struct joint_graph {
     int32_t n[AXIS_COUNT];
     cu_address step[JOIN_RANKS]; /* where the steps were */
-    bool picks;                  /* of the first rank, as of all */
+    uint32_t picks;              /* ranks that pick */
     uint64_t uses, last;
     cu_graph_exec exec; /* NULL: not captured yet */
 } joint_graph;
@@ -314,7 +314,8 @@ static int hand_over(joined_group *j, uint32_t k, const step *st, err *e)
     for (int r = 0; r < j->ranks && !rc; r++) rc = leave(j, r, k, rows, e);
     if (!rc) rc = meet(j, e);
     for (int r = 0; r < j->ranks && !rc; r++)
-        rc = sum ? make_sum(j, r, k, rows, chunked, e) : make_rows(j, r, k, rows, e);
+        if (!coll_of(&j->m[r], k)->u.coll.left)
+            rc = sum ? make_sum(j, r, k, rows, chunked, e) : make_rows(j, r, k, rows, e);
     if (!rc && chunked) rc = meet(j, e);
     for (int r = 0; r < j->ranks && !rc && sum; r++) rc = take_sums(j, r, k, rows, chunked, e);
     return rc;
@@ -336,9 +337,16 @@ static int launch_all(joined_group *j, const step *st, err *e)
     return rc;
 }
 
+static uint32_t picks_of(const joined_group *j)
+{
+    uint32_t ranks = 0;
+    for (int r = 0; r < j->ranks; r++) ranks |= (uint32_t)segment_of(&j->m[r])->picks << r;
+    return ranks;
+}
+
 static bool is_same(const joined_group *j, const joint_graph *g, const step *st)
 {
-    bool same = g->uses && !memcmp(g->n, st->n, sizeof g->n) && g->picks == segment_of(&j->m[0])->picks;
+    bool same = g->uses && !memcmp(g->n, st->n, sizeof g->n) && g->picks == picks_of(j);
     for (int r = 0; r < j->ranks && same; r++) same = g->step[r] == segment_of(&j->m[r])->step.at;
     return same;
 }
@@ -357,7 +365,7 @@ static joint_graph *entry_of(joined_group *j, const step *st)
         *to = (joint_graph){0};
         memcpy(to->n, st->n, sizeof to->n);
         for (int r = 0; r < j->ranks; r++) to->step[r] = segment_of(&j->m[r])->step.at;
-        to->picks = segment_of(&j->m[0])->picks;
+        to->picks = picks_of(j);
     }
     to->uses++;
     to->last = ++j->turn;

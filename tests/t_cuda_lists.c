@@ -35,6 +35,10 @@ static const row rows[] = {
     {"llama", "i16", "q4_b64", {"a:1/cuda:0", 1, 7}},
     {"llama", "f32", "q8_0", {"a:1/cuda:0;cuda:1", 4, 7}},
     {"llama", "q8", NULL, {"cuda:0&a:1/cuda:1&cpu", 2, 7}},
+    {"mixtral", "i16", "q4_b64", {"cuda:0*1,0&cpu*0,1", 2, 7}},
+    {"qwen2-moe", "q8", NULL, {"cpu*0,1&cuda:0*1,0;cuda:1", 4, 7}},
+    {"gpt-oss", "f16", "q8_0", {"cuda:0*1,1&cuda:1*1,0&cpu*0,3", 1, 2048}},
+    {"mixtral", "i16", "q8_0", {"cuda:0*0,1&cuda:1*1,0", 2, 7}},
 };
 
 static void as_on_the_cpu(void **unused)

@@ -36,6 +36,7 @@ struct coll_job {
     /* gather: every rank's part to all. The own part is written to coll_own before coll_begin; `put` gets each part,
      * the own one too, in any order, and may read it until it returns. Parts of 0 bytes are left out. */
     const uint64_t *bytes; /* [ranks] of each part */
+    const bool *takes;     /* [ranks] who gets parts; NULL: all */
     int (*put)(void *self, int rank, const void *part, err *e);
     void *self;
     /* Reductions: x becomes the sum over all ranks. Partial sums travel in one codec, their sum in the other. */

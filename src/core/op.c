@@ -89,6 +89,7 @@ const op_param op_params[] = {
     INT(COLUMNS, columns.from, " from="),
     WORD(COLL, coll.how, " ", coll_name),
     INT(COLL, coll.codes, " codes=", UNLESS(0)),
+    INT(COLL, coll.left, " left=", UNLESS(0)),
     {0},
 };
 

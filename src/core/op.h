@@ -178,7 +178,8 @@ typedef struct op {
         struct { int32_t how; } pool;                       /* POOL_* */
         struct { int32_t heads; } join;
         struct { int32_t from; } columns;
-        struct { int32_t how, codes; } coll;                /* COLL_*; block of codes that may travel instead, or 0 */
+        struct { int32_t how, codes, left; } coll;          /* COLL_*; block of codes that may travel instead, or 0;
+                                                               1: only others want the result, which has no memory */
         struct { int32_t residual; } quant;                 /* quantizes in0 minus its own codes (act_residual) */
     } u;
     /* clang-format on */

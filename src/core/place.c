@@ -129,7 +129,7 @@ int arena_layout(segment *g, const int max_rows[AXIS_COUNT], err *e)
         insert(&s, (block){t->off, bytes, s.last[g->in[i].t]});
     }
     for (uint32_t i = 0; i < p->n_op; i++) {
-        ref out = p->ops[i].out;
+        ref out = p->ops[i].kind == OP_COLL && p->ops[i].u.coll.left ? 0 : p->ops[i].out;
         if (i == next) {
             first = i;
             next = i + fuse_length(g, i);

@@ -41,7 +41,9 @@ int find_crossings(plan *l, err *e)
         if (!c.t) continue;
         c.entry = result_entry(p, c.t);
         c.read_by_device = read_after(p, g->op1, c.t);
-        for (int r = 1; r < g->ranks; r++) c.divided = c.divided || cut_gives(g->by_columns, r, c.t).t;
+        int givers = 0;
+        for (int r = 0; r < g->ranks && g->by_columns; r++) givers += cut_gives(g->by_columns, r, c.t).t != 0;
+        c.divided = givers > 1;
         if (c.read_by_device || c.entry >= 0) l->cross[l->n_cross++] = c;
     }
     return OK;

@@ -43,21 +43,45 @@ ref cut_columns_of(cut *c, int rank, ref t, cut_range want, int16_t layer, err *
 
 /* ---- collectives */
 
-static cut_coll *add_coll(cut *c, uint8_t how, ref t, err *e)
+static bool is_in(uint64_t ranks, int rank) { return ranks >> rank & 1; }
+
+static uint64_t all_ranks(const cut *c) { return UINT64_MAX >> (64 - c->s->ranks); }
+
+static int first_in(uint64_t ranks)
+{
+    int r = 0;
+    while (!is_in(ranks, r)) r++;
+    return r;
+}
+
+/* takes: the ranks that want the result. */
+static cut_coll *add_coll(cut *c, uint8_t how, ref t, uint64_t takes, err *e)
 {
     cut_range *of = arena_array(&c->rank[0].p->mem, (size_t)c->s->ranks, sizeof *of);
-    if (!of || !mem_grow((void **)&c->colls, &c->cap_coll, c->n_coll + 1, sizeof *c->colls))
+    bool *taken = arena_array(&c->rank[0].p->mem, (size_t)c->s->ranks, sizeof *taken);
+    if (!of || !taken || !mem_grow((void **)&c->colls, &c->cap_coll, c->n_coll + 1, sizeof *c->colls))
         return err_memory(e, "the program of a rank"), NULL;
     cut_coll *k = &c->colls[c->n_coll++];
-    *k = (cut_coll){.how = how, .t = t, .of = of};
+    for (int r = 0; r < c->s->ranks; r++) taken[r] = is_in(takes, r);
+    *k = (cut_coll){.how = how, .t = t, .of = of, .takes = taken};
     return k;
 }
 
 int cut_add_reduce(cut *c, ref t, bool goes_on, err *e)
 {
-    cut_coll *k = add_coll(c, COLL_REDUCE, t, e);
+    cut_coll *k = add_coll(c, COLL_REDUCE, t, all_ranks(c), e);
     if (k) k->goes_on = goes_on;
     return k ? OK : e->code;
+}
+
+/* The result of a collective on a rank; one that does not want it has a tensor without memory. */
+static int add_result(cut *c, int rank, const cut_coll *k, op *o, err *e)
+{
+    program *p = c->rank[rank].p;
+    const cut_range all = {0, cut_width(c->s->p, k->t)};
+    o->u.coll.left = !k->takes[rank];
+    o->out = k->takes[rank] ? k->t : cut_part_like(p, k->t, "left", all, e);
+    return o->out ? program_op(p, o, e) : e->code;
 }
 
 bool cut_is_result(const program *p, ref t)
@@ -92,26 +116,34 @@ static int codes_of(const cut *c, ref t, ref *table)
     return block;
 }
 
-/* Makes whole rows of t, which ranks have columns of, on every rank. */
-static int gather(cut *c, ref t, int16_t layer, err *e)
+/* Makes whole rows of t, which ranks have columns of, or one has, on these ranks, and on all that read some of it. */
+static int gather(cut *c, ref t, uint64_t for_ranks, int16_t layer, err *e)
 {
-    if (c->has[t] == HAS_WHOLE) return OK;
-    cut_coll *k = add_coll(c, COLL_GATHER, t, e);
+    const bool whole = c->has[t] == HAS_WHOLE;
+    const int giver = whole ? first_in(c->at[t]) : 0;
+    if (!whole) c->at[t] = 0;
+    if (!(for_ranks & ~c->at[t])) return OK;
+    const uint64_t takes = (for_ranks | cut_readers(c->b, t)) & ~c->at[t];
+    cut_coll *k = add_coll(c, COLL_GATHER, t, takes, e);
     if (!k) return e->code;
     ref table = 0;
-    const int block = codes_of(c, t, &table);
+    const int block = whole ? 0 : codes_of(c, t, &table);
     for (int r = 0; r < c->s->ranks; r++) {
-        ((cut_range *)k->of)[r] = cut_columns(c->b, r, t);
+        const cut_range all = {0, r == giver ? cut_width(c->s->p, t) : 0};
+        ((cut_range *)k->of)[r] = whole ? all : cut_columns(c->b, r, t);
         op o = {.kind = OP_COLL,
                 .layer = layer,
                 .state = -1,
-                .in = {c->rank[r].part[t], block ? table : 0},
-                .out = t,
-                .u.coll = {.how = COLL_GATHER, .codes = block}};
-        int rc = program_op(c->rank[r].p, &o, e);
+                .in = {!whole       ? c->rank[r].part[t]
+                       : r == giver ? t
+                                    : 0},
+                .u.coll = {.how = COLL_GATHER}};
+        if (o.in[0] || k->takes[r]) o.u.coll.codes = block, o.in[1] = block ? table : 0;
+        int rc = add_result(c, r, k, &o, e);
         if (rc) return rc;
     }
     c->has[t] = HAS_WHOLE;
+    c->at[t] |= takes;
     return OK;
 }
 
@@ -189,6 +221,12 @@ static weight_range window_of(const program *p, ref t, uint8_t take, cut_range o
 
 /* ---- ops */
 
+/* Whether an operand and the result are cut by the same shares. */
+static bool is_one_kind(const cut *c, const op *o, int k)
+{
+    return cut_by_experts(c->b, o->in[k]) == cut_by_experts(c->b, o->out);
+}
+
 /* Whether ranks do an op on columns of their own. */
 static bool is_divided(const cut *c, const op *o, const cut_rule *r)
 {
@@ -196,7 +234,7 @@ static bool is_divided(const cut *c, const op *o, const cut_rule *r)
     if (r->result == CUT_WHOLE || !cut_is_cut(c->b, o->out)) return false;
     bool whole = r->result == CUT_ALIKE && o->kind != OP_ATTN && o->kind != OP_MATMUL_HEADS && !op_is(o, OPF_SLOT);
     for (int k = 0; k < 4; k++)
-        if (r->in[k] == TAKE_ALIKE && c->has[o->in[k]] != HAS_WHOLE) whole = false;
+        if (r->in[k] == TAKE_ALIKE && is_one_kind(c, o, k) && c->has[o->in[k]] != HAS_WHOLE) whole = false;
     return !whole;
 }
 
@@ -273,13 +311,14 @@ static int add_columns(cut *c, int rank, const op *o, const cut_rule *r, err *e)
 /* Rows of a table: each rank gives those that it has. */
 static int add_owned(cut *c, const op *o, err *e)
 {
-    cut_coll *k = add_coll(c, COLL_OWNER, o->out, e);
+    const uint64_t takes = cut_doers(c->b, o->out);
+    cut_coll *k = add_coll(c, COLL_OWNER, o->out, takes, e);
     if (!k) return e->code;
     k->offset = o->u.embed.offset;
     for (int r = 0; r < c->s->ranks; r++) {
         rank_program *to = &c->rank[r];
         const cut_range rows = cut_table_rows(c->b, r, o), all = {0, cut_width(c->s->p, o->out)};
-        op own = *o, join = {.kind = OP_COLL, .layer = o->layer, .state = -1, .out = o->out, .u.coll.how = COLL_OWNER};
+        op own = *o, join = {.kind = OP_COLL, .layer = o->layer, .state = -1, .u.coll.how = COLL_OWNER};
         ((cut_range *)k->of)[r] = rows;
         if (cut_length(rows)) {
             own.in[0] = cut_window(to, o->in[0], (weight_range){.rows = cut_length(rows), .row0 = rows.from}, e);
@@ -287,17 +326,18 @@ static int add_owned(cut *c, const op *o, err *e)
             own.out = join.in[0] = own.in[0] ? cut_part_like(to->p, o->out, "own", all, e) : 0;
             if (!own.out || program_op(to->p, &own, e)) return e->code;
         }
-        int rc = program_op(to->p, &join, e);
+        int rc = add_result(c, r, k, &join, e);
         if (rc) return rc;
     }
     c->has[o->out] = HAS_WHOLE;
+    c->at[o->out] = takes;
     return OK;
 }
 
 static bool is_owned(const cut *c, const op *o, const cut_rule *r)
 {
     const int64_t rows = c->s->p->tensors[o->in[0]].dim[0];
-    return r->in[0] == TAKE_OWNED && cut_length(cut_table_rows(c->b, 0, o)) < rows;
+    return r->in[0] == TAKE_OWNED && cut_length(cut_table_rows(c->b, first_in(cut_doers(c->b, o->out)), o)) < rows;
 }
 
 static int add_op(cut *c, const op *o, err *e)
@@ -309,17 +349,20 @@ static int add_op(cut *c, const op *o, err *e)
     for (int k = 0; k < 4 && !rc; k++)
         if (c->has[o->in[k]] == HAS_SUM) rc = cut_make_sum(c, o->in[k], o->layer, e);
     const bool by_experts = cut_goes_by_experts(c, o), divided = !by_experts && is_divided(c, o, &r);
+    const uint64_t doers = cut_doers(c->b, o->out);
     for (int k = 0; k < 4 && !rc; k++) {
         const ref t = o->in[k];
         if (!t || c->s->p->tensors[t].kind != TENSOR_ACT || c->has[t] == HAS_EXPERTS) continue;
-        const bool alike = r.in[k] == TAKE_ALIKE || r.in[k] == TAKE_STATE;
-        if (!divided || !alike) rc = gather(c, t, o->layer, e);
+        const bool alike = (r.in[k] == TAKE_ALIKE && is_one_kind(c, o, k)) || r.in[k] == TAKE_STATE;
+        if (!divided || !alike) rc = gather(c, t, doers, o->layer, e);
     }
     if (rc || by_experts) return rc ? rc : cut_add_by_experts(c, o, e);
     if (is_owned(c, o, &r)) return add_owned(c, o, e);
     for (int k = 0; k < c->s->ranks && !rc; k++)
-        rc = divided ? add_columns(c, k, o, &r, e) : program_op(c->rank[k].p, o, e);
-    if (o->out && !divided) c->has[o->out] = HAS_WHOLE;
+        if (is_in(doers, k)) rc = divided ? add_columns(c, k, o, &r, e) : program_op(c->rank[k].p, o, e);
+    if (!o->out || divided) return rc;
+    c->has[o->out] = HAS_WHOLE;
+    c->at[o->out] = doers;
     return rc;
 }
 
@@ -343,7 +386,10 @@ static int open_rank(cut *c, rank_program *r, err *e)
 static void mark_inputs(cut *c)
 {
     const program *p = c->s->p;
-    for (uint32_t i = 0; i < c->s->op0; i++) c->has[p->ops[i].out] = HAS_WHOLE;
+    for (uint32_t i = 0; i < c->s->op0; i++) {
+        c->has[p->ops[i].out] = HAS_WHOLE;
+        c->at[p->ops[i].out] = all_ranks(c);
+    }
 }
 
 int cut_open(cut **out, const cut_shape *s, bool (*takes)(dtype type), err *e)
@@ -354,8 +400,9 @@ int cut_open(cut **out, const cut_shape *s, bool (*takes)(dtype type), err *e)
     c->takes = takes;
     c->rank = mem_zero((size_t)s->ranks, sizeof *c->rank);
     c->has = mem_zero(s->p->n_tensor, sizeof *c->has);
+    c->at = mem_zero(s->p->n_tensor, sizeof *c->at);
     c->vectors = mem_zero(s->p->n_tensor, sizeof *c->vectors);
-    if (!c->rank || !c->has || !c->vectors) return err_memory(e, "the program of a rank");
+    if (!c->rank || !c->has || !c->at || !c->vectors) return err_memory(e, "the program of a rank");
     int rc = cut_borders_open(&c->b, s, e);
     for (int r = 0; r < s->ranks && !rc; r++) rc = open_rank(c, &c->rank[r], e);
     mark_inputs(c);
@@ -379,6 +426,7 @@ void cut_close(cut *c)
     cut_borders_close(c->b);
     mem_free(c->rank);
     mem_free(c->has);
+    mem_free(c->at);
     mem_free(c->vectors);
     mem_free(c->colls);
     mem_free(c);
@@ -394,6 +442,7 @@ uint32_t cut_colls(const cut *c, const cut_coll **list)
 
 cut_part cut_gives(const cut *c, int rank, ref t)
 {
-    if (c->has[t] == HAS_WHOLE) return rank ? (cut_part){0} : (cut_part){t, {0, cut_width(c->s->p, t)}};
+    if (c->has[t] == HAS_WHOLE)
+        return rank == first_in(c->at[t]) ? (cut_part){t, {0, cut_width(c->s->p, t)}} : (cut_part){0};
     return (cut_part){c->rank[rank].part[t], cut_columns(c->b, rank, t)};
 }

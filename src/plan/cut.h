@@ -2,7 +2,8 @@
  * before it is lowered (core/lower_int8.h).
  *
  * A rank has windows on weights, its share of states and constants, and the ops on its columns. An op that needs
- * whole rows of a sharded tensor has a COLL before it, in the same order on all ranks. A tensor number of the uncut
+ * whole rows of a sharded tensor, or of one that other ranks have, has a COLL before it, in the same order on all
+ * ranks. A tensor number of the uncut
  * program still means whole rows; a rank's slice is a new tensor. Nothing is summed across ranks, so every result has
  * the bits of the uncut program, for any number of ranks and any shares; unless the group reduces
  * (cut_shape.reduces): then partial sums of rows are, where that saves a gather (cut_sums.h). */
@@ -23,6 +24,7 @@ typedef struct cut_coll {
     ref t;               /* what is made whole, in the whole program */
     const cut_range *of; /* [ranks] GATHER: the columns that a rank gives; OWNER: the rows of the table that it has;
                             REDUCE: nothing */
+    const bool *takes;   /* [ranks] whether a rank wants the result */
     int32_t offset;      /* OWNER: a token's row in the table is its id plus this */
 } cut_coll;
 
@@ -35,5 +37,5 @@ void cut_close(cut *c); /* NULL ok; the programs too */
 
 program *cut_program(const cut *c, int rank);
 uint32_t cut_colls(const cut *c, const cut_coll **list);
-/* Columns of an activation that a rank can give to others: of whole ones rank 0 has all, the others nothing. */
+/* Columns of an activation that a rank can give to others: of whole ones the first rank that has them, all. */
 cut_part cut_gives(const cut *c, int rank, ref t);

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Columns that codes of activations travel in (act_q8.h), rows of a panel: borders lie on these where they may. */
 enum { CODES = 64, PANEL = 16 };
@@ -19,12 +20,17 @@ typedef struct class
     bool ready;    /* columns are known */
 } class;
 
+/* Which ranks do an op whole. */
+enum { BY_ALL = 1 /* those with a share */, BY_EXPERTS = 2 /* those with experts */ };
+
 struct cut_borders {
     cut_shape s;
-    class *of;        /* [n_tensor] */
-    cut_range *range; /* [n_tensor][ranks] of first members */
-    uint32_t *writer; /* [n_tensor] op + 1; 0: not written here */
-    ref *queries;     /* [n_state] queries of a state */
+    class *of;         /* [n_tensor] */
+    cut_range *range;  /* [n_tensor][ranks] of first members */
+    uint32_t *writer;  /* [n_tensor] op + 1; 0: not written here */
+    ref *queries;      /* [n_state] queries of a state */
+    uint8_t *by;       /* [n_tensor] BY_*: who computes it */
+    uint64_t *readers; /* [n_tensor] ranks */
 };
 
 /* ---- classes */
@@ -63,10 +69,17 @@ static void add_grain(const cut_borders *b, int64_t *grain, ref t, int64_t n)
 static void keep_together(cut_borders *b, ref t, int64_t n) { add_grain(b, &b->of[first_of(b, t)].grain, t, n); }
 static void wish_together(cut_borders *b, ref t, int64_t n) { add_grain(b, &b->of[first_of(b, t)].wish, t, n); }
 
+bool cut_by_experts(const cut_borders *b, ref t)
+{
+    const program *p = b->s.p;
+    if (!b->s.experts) return false;
+    return p->tensors[t].axis == AXIS_EXP || (b->writer[t] && p->ops[b->writer[t] - 1].kind == OP_SCATTER);
+}
+
 static void cut_alike(cut_borders *b, ref t, ref u)
 {
     const ref x = first_of(b, t), y = first_of(b, u);
-    if (x == y) return;
+    if (x == y || cut_by_experts(b, t) != cut_by_experts(b, u)) return;
     const class was = b->of[y];
     b->of[y].parent = x;
     b->of[x].copied = b->of[x].copied || was.copied;
@@ -137,7 +150,63 @@ static void make_classes(cut_borders *b)
     }
 }
 
+/* ---- who does what */
+
+/* Those with experts compute t, and what it is made of from the last matrix on. */
+static void compute_with_experts(cut_borders *b, ref t)
+{
+    if (!b->writer[t] || b->by[t] == BY_EXPERTS) return;
+    const op *o = &b->s.p->ops[b->writer[t] - 1];
+    b->by[t] = BY_EXPERTS;
+    if (cut_rule_of(b->s.p, o).result == CUT_ROWS || o->state >= 0) return;
+    for (int k = 0; k < 4; k++)
+        if (b->s.p->tensors[o->in[k]].kind == TENSOR_ACT) compute_with_experts(b, o->in[k]);
+}
+
+/* What is not handed over from those with experts is computed by all who read it. */
+static void find_doers(cut_borders *b)
+{
+    const program *p = b->s.p;
+    memset(b->by, BY_ALL, p->n_tensor);
+    for (uint32_t i = b->s.op0; i < b->s.op1 && b->s.experts; i++) {
+        const op *o = &p->ops[i];
+        if (o->kind == OP_ROUTE) compute_with_experts(b, o->in[0]);
+        if (o->kind == OP_ROUTE || cut_by_experts(b, o->out)) b->by[o->out] = BY_EXPERTS;
+    }
+    for (uint32_t i = b->s.op1; i-- > b->s.op0;)
+        for (int k = 0; k < 4; k++) {
+            const ref t = p->ops[i].in[k];
+            if (b->by[p->ops[i].out] & BY_ALL && !cut_by_experts(b, t)) b->by[t] |= BY_ALL;
+            b->readers[t] |= cut_doers(b, p->ops[i].out);
+        }
+}
+
+static uint64_t ranks_with(const cut_shape *s, const double *share)
+{
+    uint64_t bits = 0;
+    for (int r = 0; r < s->ranks; r++) bits |= (uint64_t)(share[r] > 0) << r;
+    return bits;
+}
+
+uint64_t cut_doers(const cut_borders *b, ref t)
+{
+    return (b->by[t] & BY_ALL ? ranks_with(&b->s, b->s.share) : 0) |
+           (b->by[t] & BY_EXPERTS ? ranks_with(&b->s, b->s.experts) : 0);
+}
+
+uint64_t cut_readers(const cut_borders *b, ref t) { return b->readers[t]; }
+
+static bool does(const cut_borders *b, int rank, ref t) { return cut_doers(b, t) >> rank & 1; }
+
 /* ---- borders */
+
+/* With the shares by which t is cut. */
+static cut_shape shape_for(const cut_borders *b, ref t)
+{
+    cut_shape s = b->s;
+    if (cut_by_experts(b, t)) s.share = s.experts;
+    return s;
+}
 
 /* Where rank `rank` begins if borders may be anywhere. */
 static double ideal(const cut_shape *s, int rank, int64_t n)
@@ -219,16 +288,17 @@ static void find_columns(cut_borders *b, ref first)
     const int64_t width = cut_width(b->s.p, first);
     if (c->ready) return;
     c->ready = true;
-    if (c->grain >= width) c->copied = true;
+    const cut_shape s = shape_for(b, first);
+    const uint64_t ranks = ranks_with(&s, s.share);
+    if (c->grain >= width || (s.experts && !(ranks & (ranks - 1)))) c->copied = true; /* by the one rank that has it */
     if (c->copied) return;
     if (c->state >= 0) {
         cut_by_state(b, first);
         return;
     }
     const int64_t wish = multiple(c->grain, c->wish, width);
-    const int64_t grain = wish < width && is_fair(&b->s, width, wish) ? wish : c->grain;
-    for (int r = 0; r < b->s.ranks; r++)
-        b->range[first * (ref)b->s.ranks + (ref)r] = cut_divide(&b->s, r, width, grain, CODES);
+    const int64_t grain = wish < width && is_fair(&s, width, wish) ? wish : c->grain;
+    for (int r = 0; r < s.ranks; r++) b->range[first * (ref)s.ranks + (ref)r] = cut_divide(&s, r, width, grain, CODES);
 }
 
 bool cut_is_cut(const cut_borders *b, ref t) { return !b->of[first_of(b, t)].copied; }
@@ -239,7 +309,7 @@ cut_range cut_columns(const cut_borders *b, int rank, ref t)
 {
     const ref first = first_of(b, t);
     const int64_t width = cut_width(b->s.p, t), all = cut_width(b->s.p, first);
-    if (b->of[first].copied) return (cut_range){0, width};
+    if (b->of[first].copied) return (cut_range){0, does(b, rank, t) ? width : 0};
     const cut_range c = b->range[first * (ref)b->s.ranks + (ref)rank];
     return (cut_range){c.from * width / all, c.to * width / all};
 }
@@ -255,7 +325,7 @@ cut_range cut_table_rows(const cut_borders *b, int rank, const op *embed)
         const op *o = &p->ops[i];
         if (o->kind == OP_MATMUL && p->tensors[o->in[1]].weight == table->weight) return cut_columns(b, rank, o->out);
     }
-    if (w->rows < b->s.ranks * PANEL) return (cut_range){0, w->rows};
+    if (w->rows < b->s.ranks * PANEL) return (cut_range){0, does(b, rank, embed->out) ? w->rows : 0};
     return cut_divide(&b->s, rank, w->rows, w->pieces[0].packed ? PANEL : 1, PANEL);
 }
 
@@ -271,12 +341,16 @@ int cut_borders_open(cut_borders **out, const cut_shape *s, err *e)
         b->range = mem_zero((size_t)p->n_tensor * (size_t)s->ranks, sizeof *b->range);
         b->writer = mem_zero(p->n_tensor, sizeof *b->writer);
         b->queries = mem_zero((size_t)p->n_state + 1, sizeof *b->queries);
+        b->by = mem_array(p->n_tensor, sizeof *b->by);
+        b->readers = mem_zero(p->n_tensor, sizeof *b->readers);
     }
-    if (!b || !b->of || !b->range || !b->writer || !b->queries) return err_memory(e, "the borders of a group");
+    if (!b || !b->of || !b->range || !b->writer || !b->queries || !b->by || !b->readers)
+        return err_memory(e, "the borders of a group");
     for (ref t = 0; t < p->n_tensor; t++) b->of[t] = (class){.parent = t, .grain = 1, .wish = 1, .state = -1};
     for (uint32_t i = s->op0; i < s->op1; i++) b->writer[p->ops[i].out] = i + 1;
     b->writer[0] = 0;
     make_classes(b);
+    find_doers(b);
     for (int keys = 0; keys < 2; keys++) /* queries first */
         for (ref t = 1; t < p->n_tensor; t++)
             if (b->of[t].parent == t && p->tensors[t].kind == TENSOR_ACT && (b->of[t].state >= 0) == keys)
@@ -291,5 +365,7 @@ void cut_borders_close(cut_borders *b)
     mem_free(b->range);
     mem_free(b->writer);
     mem_free(b->queries);
+    mem_free(b->by);
+    mem_free(b->readers);
     mem_free(b);
 }

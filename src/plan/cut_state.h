@@ -5,7 +5,7 @@
 /* What the ranks have of an activation. */
 enum {
     HAS_COLUMNS, /* each some columns */
-    HAS_WHOLE,   /* all whole rows */
+    HAS_WHOLE,   /* some whole rows, most often all */
     HAS_SUM,     /* rows that are still to be summed over the ranks: cut_sums.h */
     HAS_EXPERTS, /* expert rows, each those of its experts: cut_experts.h */
 };
@@ -38,6 +38,7 @@ typedef struct cut {
     cut_borders *b;
     rank_program *rank;     /* [ranks] */
     uint8_t *has;           /* [n_tensor] HAS_* */
+    uint64_t *at;           /* [n_tensor] HAS_WHOLE: ranks */
     sum_vectors *vectors;   /* [n_tensor] HAS_SUM */
     int32_t experts;        /* HAS_EXPERTS: all that there are */
     struct cut_coll *colls; /* [n_coll] */

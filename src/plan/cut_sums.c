@@ -183,6 +183,7 @@ int cut_make_sum(cut *c, ref t, int16_t layer, err *e)
     }
     c->vectors[t].n = 0;
     c->has[t] = HAS_WHOLE;
+    c->at[t] = UINT64_MAX >> (64 - c->s->ranks);
     return rc;
 }
 

@@ -38,14 +38,21 @@ static int parse_number(span part, const char *from, int *number, err *e)
     return OK;
 }
 
-static int parse_share(span part, const char *from, double *share, err *e)
+/* A share, and where a comma follows that of experts. */
+static int parse_share(span part, const char *from, device_entry *d, err *e)
 {
-    char *tail;
-    *share = strtod(from, &tail);
-    if (tail == from || *tail || !(*share >= 0) || !isfinite(*share))
-        return err_set(e, ERR_USAGE, "--devices: \"%.*s\": a share is a positive number, or 0", (int)part.n,
-                       (const char *)part.p);
-    return OK;
+    char *tail, *end;
+    d->share = strtod(from, &tail);
+    bool good = tail != from && d->share >= 0 && isfinite(d->share);
+    if (good && *tail == ',') {
+        d->experts = strtod(tail + 1, &end);
+        good = end != tail + 1 && d->experts >= 0 && isfinite(d->experts);
+        tail = end;
+    }
+    if (good && !*tail) return OK;
+    return err_set(e, ERR_USAGE,
+                   "--devices: \"%.*s\": a share is a positive number, or 0; behind a comma may stand that of experts",
+                   (int)part.n, (const char *)part.p);
 }
 
 /* What stands before '/': "a:7071", "[::1]:7071". */
@@ -109,7 +116,7 @@ static void resolve_auto(const char *share, const backend_use *backends, char *s
 static int parse_device(span part, const char *list, const backend_use *backends, char *spare, device_entry *d, err *e)
 {
     char word[64], names[256];
-    *d = (device_entry){.number = -1, .share = 1, .text = part};
+    *d = (device_entry){.number = -1, .share = 1, .experts = -1, .text = part};
     if (part.n == 0)
         return err_set(e, ERR_USAGE, "--devices: \"%.64s\": an empty device; available: %s", list,
                        offered(backends, names, sizeof names));
@@ -123,7 +130,7 @@ static int parse_device(span part, const char *list, const backend_use *backends
     word[own.n] = 0;
     char *star = strchr(word, '*'), *colon = strchr(word, ':');
     if (star) *star = 0;
-    if (!rc && star) rc = parse_share(part, star + 1, &d->share, e);
+    if (!rc && star) rc = parse_share(part, star + 1, d, e);
     if (colon && (!star || colon < star)) {
         *colon = 0;
         if (!rc) rc = parse_number(part, colon + 1, &d->number, e);

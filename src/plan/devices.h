@@ -4,13 +4,14 @@
  *     list   = group { ";" group }          groups follow one another: each has some layers
  *     group  = place { "&" place }          its ranks divide the heads and columns of these layers
  *     place  = device { "|" device }        the first of them, or one of its spares (engine/spares.h)
- *     device = [ node "/" ] name [ ":" number ] [ "*" share ]
+ *     device = [ node "/" ] name [ ":" number ] [ "*" share [ "," share of experts ] ]
  *     node   = host ":" port | "[" v6 "]:" port           another process, which lends the device
  *
  * "cpu" uses all cores of this process, "cpu:2" two threads; a device may appear more than once. A share is a weight:
  * "cpu*3;cpu*1" gives three quarters of the layers to the first; a group weighs the sum of its shares. The first group
- * and the last may weigh 0: they have what comes before and after the layers, tables and head. "auto" is the first
- * device of the backends in their order that can be used. */
+ * and the last may weigh 0: they have what comes before and after the layers, tables and head. Of experts a rank has
+ * the same share, unless it says another one: in "cuda:0*1,0&cpu*0,1" the CPU has the experts, and nothing else. "auto"
+ * is the first device of the backends in their order that can be used. */
 #pragma once
 #include "base/buf.h"
 #include "core/backend.h"
@@ -25,7 +26,8 @@ typedef struct device_entry {
     int number;             /* after ':'; -1 when absent */
     int group;              /* 0, 1, … */
     double share;
-    span text; /* as the list has it; of "auto" what it has come to */
+    double experts; /* share of these in its group; -1: the same */
+    span text;      /* as the list has it; of "auto" what it has come to */
 } device_entry;
 
 /* A copy of the struct may choose other alternatives; its memory is that of the one that was parsed. */

@@ -199,7 +199,7 @@ static int run_segment(rank_lane *a, flight *f, double *busy, err *e)
     plan_rank *r = a->of;
     plan *l = r->of;
     step own = *f->st;
-    if (r->index) own.n_tap = 0; /* the first rank shows activations */
+    if (r->index != group_of(l, r)->shows) own.n_tap = 0;
     int rc = put_inputs(l, a, f, e);
     if (!rc || r->seg.n_stretch > 1) rc = run_stretches(a, &own, busy, rc, e);
     get_outputs(l, a, f, &rc, e);
@@ -447,12 +447,18 @@ void plan_send(plan *l, const step *st)
 /* Of rows of which only the best logit is wanted: the best of all ranks, of equals the first. */
 static void join_best(const plan *l, flight *f)
 {
-    const plan_group *last = &l->groups[plan_groups(l) - 1];
-    for (int r = 1; r < last->ranks; r++) {
+    uint32_t k = 0;
+    bool any = false;
+    while (k < l->n_cross && l->cross[k].entry != ENTRY_HEAD) k++;
+    if (k == l->n_cross || !f->st->best_only) return;
+    const plan_group *g = &l->groups[l->cross[k].from];
+    for (int r = 0; r < g->ranks; r++) {
         const best_logit *of = f->best + (int64_t)r * l->max_rows[AXIS_OUT];
+        if (!l->ranks[g->rank0 + r].sends[k].t) continue;
         for (int32_t i = 0; i < f->st->n[AXIS_OUT]; i++)
-            if (f->st->best_only && f->st->best_only[i] && (of[i].value > f->best[i].value || isnan(of[i].value)))
+            if (f->st->best_only[i] && (!any || of[i].value > f->best[i].value || isnan(of[i].value)))
                 f->best[i] = of[i];
+        any = true;
     }
 }
 

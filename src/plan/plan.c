@@ -38,6 +38,7 @@ static int cut_group(plan *l, plan_group *g, err *e)
                            .op1 = g->op1,
                            .ranks = g->ranks,
                            .share = g->share,
+                           .experts = g->experts,
                            .reduces = l->reduction.codec,
                            .whole_experts = l->asked.choices.experts == EXPERTS_WHOLE};
     if (g->ranks == 1) return OK;
@@ -117,7 +118,7 @@ static int open_ranks(plan *l, const plan_options *o, err *e)
  * are to be away, the leader has a last group without a device, which takes the results. */
 static int add_ends(device_entry *d, int n, const backend_use *backends, bool away, bool *front, bool *back, err *e)
 {
-    device_entry home = {.number = -1, .share = 1};
+    device_entry home = {.number = -1, .share = 1, .experts = -1};
     for (int i = 0; i < n; i++) {
         *front = *front || (d[i].group == 0 && d[i].node[0] && !away);
         *back = *back || (d[i].group == d[n - 1].group && d[i].node[0]);
@@ -143,18 +144,40 @@ static int add_ends(device_entry *d, int n, const backend_use *backends, bool aw
     return n;
 }
 
+/* Shares of experts, where some rank of the group says one. */
+static int note_experts(const plan *l, plan_group *g, err *e)
+{
+    double all = 0;
+    for (int k = 0; k < g->ranks && g->experts; k++) {
+        if (g->experts[k] < 0) g->experts[k] = g->share[k];
+        all += g->experts[k];
+    }
+    if (!g->experts) return OK;
+    if (!l->p->n_used) return err_set(e, ERR_USAGE, "--devices: shares of experts, for a model that has none");
+    if (!(all > 0)) return err_set(e, ERR_USAGE, "--devices: experts without a device: their shares are 0");
+    if (l->reduction.codec)
+        return err_set(e, ERR_USAGE,
+                       "--reduce: experts have shares of their own (--cpu-moe, or a comma in --devices): such ranks "
+                       "gather: --reduce exact");
+    return OK;
+}
+
 /* Groups of weight 0 have no layers, but what comes before or after these. */
 static int note_ends(plan *l, bool front, bool back, err *e)
 {
     for (int i = 0; i < l->n_group; i++) {
         plan_group *g = &l->groups[i];
-        double least = g->share[0], all = 0;
+        bool idle = false;
+        double all = 0;
+        int rc = note_experts(l, g, e);
+        if (rc) return rc;
         for (int k = 0; k < g->ranks; k++) {
+            if (!(all > 0) && g->share[k] > 0) g->shows = k;
             all += g->share[k];
-            if (g->share[k] < least) least = g->share[k];
+            idle = idle || !(g->share[k] > 0 || (g->experts && g->experts[k] > 0));
         }
         const bool outer = i == 0 || i == l->n_group - 1, bare = !(all > 0);
-        if ((bare && (!outer || l->n_group == 1)) || (!bare && !(least > 0)))
+        if ((bare && (!outer || l->n_group == 1 || g->experts)) || (!bare && idle))
             return err_set(
                 e, ERR_USAGE,
                 "--devices: a share of 0 is for all devices of the first group, which then have the tables, or "
@@ -194,7 +217,8 @@ static int add_devices(plan *l, const plan_options *o, err *e)
     l->groups = mem_zero((size_t)l->n_group, sizeof *l->groups);
     l->ranks = mem_zero((size_t)n, sizeof *l->ranks);
     l->shares = mem_array((size_t)n, sizeof *l->shares);
-    if (!l->groups || !l->ranks || !l->shares) return err_memory(e, "the plan");
+    l->expert_shares = mem_array((size_t)n, sizeof *l->expert_shares);
+    if (!l->groups || !l->ranks || !l->shares || !l->expert_shares) return err_memory(e, "the plan");
     l->results_to = back && away ? n - 1 : -1;
     for (int i = 0; i < n; i++) {
         plan_group *g = &l->groups[d[i].group];
@@ -204,6 +228,8 @@ static int add_devices(plan *l, const plan_options *o, err *e)
             g->share = l->shares + i;
         }
         l->shares[i] = d[i].share;
+        l->expert_shares[i] = d[i].experts;
+        if (d[i].experts >= 0) g->experts = l->expert_shares + g->rank0;
         *r = (plan_rank){.group = d[i].group, .index = g->ranks++, .number = d[i].number, .of = l};
         memcpy(r->node, d[i].node, sizeof r->node);
         memcpy(r->name, d[i].name, sizeof r->name);
@@ -306,6 +332,7 @@ void plan_close(plan *l)
     mem_free(l->groups);
     mem_free(l->ranks);
     mem_free(l->shares);
+    mem_free(l->expert_shares);
     mem_free(l);
 }
 

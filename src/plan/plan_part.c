@@ -76,13 +76,15 @@ static bool is_between(const cut_borders *b, const cut_shape *s, ref t)
     return read;
 }
 
-/* The widest activation of layers between two matrices; 0: there is none. */
-static ref hidden_of(const cut_borders *b, const cut_shape *s)
+/* The widest activation of layers between two matrices of which a rank has columns; 0: there is none. */
+static ref hidden_of(const cut_borders *b, const cut_shape *s, int rank)
 {
     ref widest = 0;
     for (uint32_t i = s->op0; i < s->op1; i++) {
         const op *o = &s->p->ops[i];
-        if (o->layer < 0 || !is_matrix(s->p, o) || !cut_is_cut(b, o->out)) continue;
+        const cut_range c = cut_columns(b, rank, o->out);
+        if (!s->experts && !cut_is_cut(b, o->out)) continue; /* with them one rank may have all */
+        if (o->layer < 0 || !is_matrix(s->p, o) || c.from == c.to) continue;
         if (widest && cut_width(s->p, o->out) <= cut_width(s->p, widest)) continue;
         if (is_between(b, s, o->out)) widest = o->out;
     }
@@ -111,14 +113,15 @@ static void set_runs(const cut_borders *b, const cut_shape *s, plan_part *parts)
 {
     const program *p = s->p;
     const op *attn = first_of_kind(s, OP_ATTN), *table = first_of_kind(s, OP_EMBED);
-    const ref hidden = hidden_of(b, s), head = has_head(s) ? p->entries[ENTRY_HEAD].out : 0;
+    const ref head = has_head(s) ? p->entries[ENTRY_HEAD].out : 0;
     for (int r = 0; r < s->ranks; r++) {
+        const ref hidden = hidden_of(b, s, r);
         plan_part *to = &parts[r];
         if (attn) {
             const cut_range c = cut_columns(b, r, attn->out);
             const int64_t heads = attn->u.attn.heads, width = cut_width(p, attn->out);
             to->heads = (cut_range){c.from * heads / width, c.to * heads / width};
-            to->kv_heads = cut_state_heads(b, r, attn->state);
+            to->kv_heads = c.from == c.to ? c : cut_state_heads(b, r, attn->state);
         }
         if (hidden && s->whole_experts && p->tensors[hidden].axis == AXIS_EXP)
             to->ffn = (cut_range){0, cut_width(p, hidden)}; /* of its experts */

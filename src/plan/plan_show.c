@@ -96,8 +96,9 @@ static uint64_t step_bytes(const plan_rank *r, const plan_part *part)
 /* A rank's result of the collective that ends stretch k. */
 static tensor result_of_coll(const plan *l, const plan_group *g, uint32_t k)
 {
-    int i = 0; /* a rank that is here, if any: the others are alike */
-    while (i + 1 < g->ranks && !l->ranks[g->rank0 + i].seg.p) i++;
+    int i = 0; /* one that takes it, here if any is: they are alike */
+    for (int r = g->ranks; r-- > 0;)
+        if (g->colls[k].takes[r] && (l->ranks[g->rank0 + r].seg.p || !l->ranks[g->rank0 + i].seg.p)) i = r;
     const program *lowered = l->ranks[g->rank0 + i].seg.p, *p = lowered ? lowered : cut_program(g->by_columns, i);
     uint32_t at = 0;
     while (p->ops[at].kind != OP_COLL || k-- > 0) at++;

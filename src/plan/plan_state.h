@@ -58,6 +58,8 @@ typedef struct plan_group {
     int rank0, ranks;      /* in plan.ranks */
     cut_shape shape;       /* of the cut */
     double *share;         /* [ranks] in plan.shares */
+    double *experts;       /* [ranks] in plan.expert_shares; NULL: as `share` */
+    int shows;             /* the rank that shows activations to taps */
     cut *by_columns;       /* NULL: one rank, which has all */
     const cut_coll *colls; /* [n_coll] */
     uint32_t n_coll;
@@ -106,6 +108,7 @@ struct plan {
     plan_group *groups;       /* [n_group] */
     plan_rank *ranks;         /* [n] group by group */
     double *shares;           /* [n] */
+    double *expert_shares;    /* [n] */
     int n_group, n, n_remote; /* n_remote: of the ranks, in other processes */
     int self;                 /* rank that this process has; -1: it leads, and has those without a node */
     int results_to;           /* the leader's rank that takes results of nodes: the last, without a device; -1: none */

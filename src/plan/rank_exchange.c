@@ -174,8 +174,11 @@ static coll_job job_of(exchanging *x, uint64_t *bytes)
         return j;
     }
     for (int i = 0; i < x->a->side.link->ranks; i++) bytes[i] = bytes_of(x, i);
-    return (coll_job){
-        .kind = &coll_gather, .bytes = bytes, .put = how == COLL_GATHER ? put_columns : put_rows, .self = x};
+    return (coll_job){.kind = &coll_gather,
+                      .bytes = bytes,
+                      .takes = x->k->takes,
+                      .put = how == COLL_GATHER ? put_columns : put_rows,
+                      .self = x};
 }
 
 void rank_exchange_enter(rank_lane *a, int *rc, err *e)
@@ -226,7 +229,7 @@ void rank_exchange(rank_lane *a, const cut_coll *k, uint32_t number, const step 
     if (is_coded(&x)) find_faults(&x, true);
     const cut_range all = {0, width_of_row(&x)};
     if (whole && !k->goes_on) step_tap_columns(st, p, k->t, all, x.rows, a->rows);
-    if (whole) put_in(&x, all, a->rows);
+    if (whole && k->takes[a->of->index]) put_in(&x, all, a->rows);
     if (*rc || !x.rc) return;
     *rc = x.rc;
     *e = x.why;
