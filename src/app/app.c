@@ -61,7 +61,7 @@ static void print_overview(FILE *to)
     buf_str(&b, "\n`inferflow COMMAND --help` lists the flags of a command that many need, `--help-all` all of them;\n"
                 "`inferflow -V` prints the version.\n"
                 "Without --model and --spec a command uses the built-in model, a toy:\n\n"
-                "  inferflow run -m MODEL            chat on this terminal; MODEL is a folder or a file\n"
+                "  inferflow run -m MODEL            chat on this terminal; MODEL is a folder, a file or ORG/NAME\n"
                 "  inferflow run -m MODEL -p TEXT    continue a text\n"
                 "  inferflow serve -m MODEL          OpenAI-compatible server, with a chat page\n");
     param_wrap(buf_cstr(&b), help_width(to), &lines);
@@ -76,6 +76,7 @@ static const struct {
     {"chat", "`inferflow run -m MODEL` chats"},
     {"generate|complete|completion-text", "`inferflow run -m MODEL -p TEXT` continues a text"},
     {"show", "`inferflow info -m MODEL` shows what a model is"},
+    {"download|fetch", "`inferflow pull ORG/NAME` downloads a model"},
     {"list|ls|ps|rm|cp|create|stop|models", "models are folders and files of this machine: -m MODEL takes one"},
     {"start|server|api_server", "`inferflow serve -m MODEL` serves"},
     {"benchmark|llama-bench", "`inferflow bench -m MODEL` measures"},

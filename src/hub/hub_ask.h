@@ -14,6 +14,6 @@ typedef struct hub_client {
     _Atomic double heard;
 } hub_client;
 
-/* OK: the reply is one of status 200 or 206, or (q->head) a redirect that names the file. Messages begin with the
- * repository. */
+/* OK: the reply is one of status 200 or 206, or (q->head) a redirect that names the file. Messages begin with
+ * "ORG/NAME" or "ORG/NAME/FILE". */
 int hub_ask(hub_client *c, hub_http *h, hub_request *q, hub_head *head, err *e);

@@ -15,7 +15,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-enum { PART_MIN = 8 << 20, PART_MAX = 256 << 20, PARTS = 32, READ = 1 << 20, SMALL = 1 << 20 };
+enum { PART_MIN = 8 << 20, PART_MAX = 256 << 20, PARTS = 32, READ = 1 << 20, FLUSH = 4 << 20, SMALL = 1 << 20 };
 
 /* Behind the bytes: this, then `done` of each part. */
 typedef struct note {
@@ -155,7 +155,10 @@ int hub_blob_add(hub_blob *b, uint32_t part, const void *p, size_t n, err *e)
     const uint64_t at = (uint64_t)part * b->part_bytes + b->done[part];
     int rc = write_all(b, p, n, at, e);
     if (rc) return rc;
+    const uint64_t was = b->done[part] / FLUSH;
     b->done[part] += n;
+    if (b->done[part] / FLUSH > was) /* the disk works meanwhile; else all waits for it in the end */
+        sync_file_range(b->fd, (off_t)(part * b->part_bytes + was * FLUSH), FLUSH, SYNC_FILE_RANGE_WRITE);
     return write_all(b, &b->done[part], sizeof *b->done, b->bytes + sizeof(note) + part * sizeof *b->done, e);
 }
 

@@ -56,6 +56,7 @@ int hub_cache_open(hub_cache *c, const char *repo, err *e)
 {
     *c = (hub_cache){0};
     const char *slash = strchr(repo, '/'), *said = path_of(&c->mem, "HF_HUB_CACHE"), *home = find_home(&c->mem);
+    if (!said) said = path_of(&c->mem, "HUGGINGFACE_HUB_CACHE"); /* its older name */
     if (!said && !home)
         return err_set(e, ERR_NOT_FOUND, "where is the hub's cache? none of HF_HUB_CACHE, HF_HOME, HOME is set");
     c->dir = said ? said : arena_printf(&c->mem, "%s/hub", home);

@@ -207,10 +207,10 @@ static int ask_once(hub_http *h, const char *url, buf *next, err *e)
     const hub_request *q = h->q;
     char line[1100];
     struct curl_slist *lines = NULL;
-    if (*q->token && same_origin(q->url, url)) {
-        snprintf(line, sizeof line, "Authorization: Bearer %.1000s", q->token);
-        if (!(lines = lib.slist_append(NULL, line))) return err_memory(e, NULL);
-    }
+    snprintf(line, sizeof line, "Authorization: Bearer %.1000s", q->token);
+    lines = lib.slist_append(NULL, "Accept-Encoding: identity"); /* ranges are of the file, not of its packed form */
+    if (lines && *q->token && same_origin(q->url, url)) lib.slist_append(lines, line);
+    if (!lines) return err_memory(e, NULL);
     hub_head_begin(h->head);
     h->begun = h->full = false;
     h->other = 0;

@@ -18,6 +18,7 @@ typedef int hub_take(void *to, const void *p, size_t n, err *e);
 
 typedef struct hub_request {
     const char *url;
+    const char *file;  /* of the repository, for messages; NULL: it is not for a file */
     const char *token; /* "": none */
     bool head;         /* asks for the head alone: of the last reply of this host where that names the file */
     /* A range of a file of known size; `from` grows as bytes are taken, so that the same request goes on where it

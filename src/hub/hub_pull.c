@@ -15,9 +15,16 @@
 #include <string.h>
 #include <strings.h>
 
-enum { LISTING_MAX = 64 << 20, INDEX_MAX = 1 << 28, CONNECTIONS_MAX = 64, PAGES_MAX = 1000, LONG = 1 << 20 };
-/* Seconds until threads look again, and after which one more connection is used for long files: what each of them has
- * under way is lost when the download is killed. */
+enum {
+    LISTING_MAX = 64 << 20,
+    INDEX_MAX = 1 << 28,
+    CONNECTIONS_MAX = 64,
+    PAGES_MAX = 1000,
+    LONG = 1 << 20,
+    WORTH = 32 << 20
+};
+/* Seconds until threads look again, and after which one more connection is used for long files, of which two, and one
+ * more for each 32 MB to come, are used: what each of them has under way is lost when the download is killed. */
 static const double look_again = 0.2, apart = 0.5;
 
 /* A file goes through these. ASKED and CHECKED: a thread is at it. */
@@ -78,16 +85,16 @@ static int ask_file(pull *p, hub_http *h, pull_file *f, err *e)
 {
     buf url = {0};
     hub_head head;
-    hub_request q = {.head = true};
+    hub_request q = {.head = true, .file = f->name};
     if (!file_url(p, f, &url)) return err_memory(e, NULL);
     q.url = (const char *)url.p;
     int rc = hub_ask(&p->client, h, &q, &head, e);
     buf_free(&url);
-    if (rc) return err_wrap(e, "%s", f->name);
+    if (rc) return rc;
     if (!*hub_head_etag(&head) || hub_head_bytes(&head) < 0)
-        return err_set(e, ERR_FORMAT, "%s: %s: the hub does not say its ETag and size", p->client.repo, f->name);
+        return err_set(e, ERR_FORMAT, "%s/%s: the hub does not say its ETag and size", p->client.repo, f->name);
     if (*head.commit && strcmp(head.commit, p->list.commit) != 0)
-        return err_set(e, ERR_FORMAT, "%s: %s: of commit %.40s, and not %.40s", p->client.repo, f->name, head.commit,
+        return err_set(e, ERR_FORMAT, "%s/%s: of commit %.40s, and not %.40s", p->client.repo, f->name, head.commit,
                        p->list.commit);
     snprintf(f->etag, sizeof f->etag, "%s", hub_head_etag(&head));
     f->bytes = (uint64_t)hub_head_bytes(&head);
@@ -109,6 +116,7 @@ static int fetch_part(hub_http *h, job *j, err *e)
     hub_head head;
     if (!file_url(p, j->f, &url)) return err_memory(e, NULL);
     hub_request q = {.url = (const char *)url.p,
+                     .file = j->f->name,
                      .from = j->part * b->part_bytes + b->done[j->part],
                      .end = hub_blob_end(b, j->part),
                      .total = b->bytes,
@@ -117,7 +125,7 @@ static int fetch_part(hub_http *h, job *j, err *e)
                      .to = j};
     int rc = hub_ask(&p->client, h, &q, &head, e);
     buf_free(&url);
-    return rc ? err_wrap(e, "%s", j->f->name) : OK;
+    return rc;
 }
 
 /* A file that has just become whole, or was there. */
@@ -133,7 +141,7 @@ static void end_file(pull *p, pull_file *f)
 static int finish_file(pull *p, pull_file *f, err *e)
 {
     int rc = hub_blob_finish(&f->blob, e);
-    if (rc) return err_wrap(e, "%s: %s", p->client.repo, f->name);
+    if (rc) return err_wrap(e, "%s/%s", p->client.repo, f->name);
     end_file(p, f);
     return OK;
 }
@@ -230,11 +238,13 @@ static void *work(void *of)
     err own = {0};
     int rc = hub_http_open(&h, &own);
     pthread_mutex_lock(&p->lock);
-    const double from = p->began + apart * p->started++;
+    const int number = p->started++;
     pthread_mutex_unlock(&p->lock);
     while (!rc) {
-        job j = {.p = p, .waits = clock_now() < from};
+        job j = {.p = p};
         pthread_mutex_lock(&p->lock);
+        const double left = (double)p->total - (double)atomic_load(&p->come);
+        j.waits = number && (clock_now() < p->began + apart * number || number > 1 + (int)(left / WORTH));
         const int what = next_job(p, &j, &own);
         if (what < 0) cond_wait(&p->changed, &p->lock, clock_now() + look_again);
         pthread_mutex_unlock(&p->lock);
@@ -386,9 +396,6 @@ static int run_pull(pull *p, const hub_name *name, int connections, err *e)
     if (!rc) rc = fetch_files(p, connections, e);
     if (!rc && c.index && !(rc = add_shards(p, &c, e))) rc = fetch_files(p, connections, e);
     if (!rc) rc = link_files(p, name, e);
-    if (!rc)
-        log_line(LOG_INFO, "%s: %zu files, %.1f MB, commit %.12s", name->repo, p->n_file, (double)p->total / 1e6,
-                 p->list.commit);
     hub_choice_free(&c);
     return rc;
 }
