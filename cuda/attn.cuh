@@ -9,6 +9,7 @@
  * Bound: bytes of keys and values over the read bandwidth for few rows; for many, the softmax. */
 #pragma once
 #include "cuda/attn_tile.cuh"
+#include "cuda/quant.cuh"
 
 enum { ATTN_UNITS = 32 };
 
@@ -509,8 +510,8 @@ template <int T> __device__ __forceinline__ void merge_unit(const attn_block<T> 
     }
 }
 
-/* The last of `blocks` blocks merges what all have left. */
-template <int T> __device__ __forceinline__ void merge_parts(const attn_block<T> &b, int blocks)
+/* The last of `blocks` blocks merges what all have left; true: this is it. */
+template <int T> __device__ __forceinline__ bool merge_parts(const attn_block<T> &b, int blocks)
 {
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -519,10 +520,30 @@ template <int T> __device__ __forceinline__ void merge_parts(const attn_block<T>
         __threadfence();
     }
     __syncthreads();
-    if (!b.u->ends) return;
+    if (!b.u->ends) return false;
     for (int u = b.warp; u < b.n; u += ATTN_WARPS)
         for (int d = 0; d < b.a->kv.v_dim && b.u->last[u] >= range_of(b.u->first[u]); d += 128) merge_unit(b, u, d);
-    put_unseeing(b);
+    return true;
+}
+
+/* QUANT of the units' heads, which this block has written: whole blocks of codes. */
+template <int T> __device__ __forceinline__ void code_heads(const attn_block<T> &b)
+{
+    const int dim = b.a->kv.v_dim;
+    const int64_t row_dim = (int64_t)b.a->o.u.attn.heads * dim;
+    __syncthreads();
+    for (int k = 0; k < b.a->n_codes; k++) {
+        const codes_to &to = b.a->codes[k];
+        const int blocks = dim / to.block;
+        for (int i = b.warp; i < b.n * blocks; i += ATTN_WARPS) {
+            const int u = i / blocks;
+            const int64_t row = b.u->row[u], at = (int64_t)b.u->head[u] * dim + i % blocks * to.block;
+            const float *x = b.a->out + row * row_dim + at + b.lane;
+            quant_lane q = {{x[0], to.block == 64 ? x[32] : 0}};
+            quant_put(q, to.block, act_parts(to.y, (row_tile){row, 1}, row_dim, to.block), at / to.block, to.block,
+                      to.residual);
+        }
+    }
 }
 
 /* ---- units */
@@ -598,8 +619,9 @@ template <int T> __device__ __forceinline__ void attention(const attn_args &a)
     take_queries(b);
     for (int i = z; i < ranges; i += blocks)
         add_range(b, begin + i * ATTN_RANGE, b.parts ? b.parts + (uint64_t)i * part_floats(&a) : NULL);
-    if (b.parts) merge_parts(b, blocks);
-    else put_unseeing(b);
+    if (b.parts && !merge_parts(b, blocks)) return;
+    put_unseeing(b);
+    if (a.n_codes) code_heads(b);
 }
 
 #define ATTN_KERNELS(name, type)                                                                                       \

@@ -53,8 +53,27 @@ typedef struct product_part {
     uint64_t stride; /* bytes from panel to panel */
     int32_t panel0;  /* the number of its first panel */
 } product_part;
+
+/* Codes of rows that a launch makes where its results are: QUANT. */
+enum { CODES_MOST = 2 };
+typedef struct codes_to {
+    uint8_t *y;
+    int32_t block;
+    bool residual;
+} codes_to;
+
+/* Two products that end with ACT, MUL, QUANT. Eight panels are a group: four of each matrix, of the same outputs. The
+ * block of threads that ends a group last codes it. */
+enum { GATED_PANELS = 8, GATED_COLUMNS = GATED_PANELS / 2 * 16 };
+typedef struct gated_end {
+    uint32_t
+        *turns; /* of blocks along x and groups: how many of those that share a group are done; 0 between launches */
+    codes_to codes[CODES_MOST];
+    int32_t n, act, gate; /* codes, 0: there is no such end; function; part that it is of */
+} gated_end;
 typedef struct qdecode_args {
     product_part part[PRODUCT_PARTS];
+    gated_end end;
     const int32_t *table, *live;
     const uint8_t *x;
     uint64_t x_stride;
@@ -168,6 +187,8 @@ typedef struct attn_args {
     float *out;
     float *parts;    /* of blocks: [slots] of a maximum and a sum [units], and sums of values [units][v_dim] */
     uint32_t *turns; /* of blocks: how many of those that share ranges are done; 0 between launches */
+    codes_to codes[CODES_MOST];
+    int32_t n_codes;
     kv_store kv;
     op o;
     attn_shape shape;

@@ -2,6 +2,7 @@
  *
  * Shapes depend on numbers of rows alone, as graphs do; how many keys there are, blocks see for themselves. */
 #include "cuda/cuda_args.h"
+#include "cuda/cuda_codes.h"
 #include "cuda/cuda_state.h"
 
 /* SHARED_MAX: bytes of dynamic shared memory that every device gives without a request. BLOCKS: the number of blocks
@@ -57,9 +58,10 @@ static cu_function kernel_of(const cuda_device *d, const kv_store *kv)
     return NULL;
 }
 
-int cuda_attn_start(cuda_device *d, const cuda_segment *s, const step *st, const op *o, bool *done, err *e)
+int cuda_attn_start(cuda_device *d, const cuda_segment *s, const step *st, const cuda_ops *of, bool *done, err *e)
 {
     const program *p = d->p;
+    const op *o = &p->ops[of->first];
     const kv_store *kv = &d->kv[o->state];
     const bool buckets = o->u.attn.bias == BIAS_BUCKETS;
     cuda_grid grid;
@@ -71,6 +73,7 @@ int cuda_attn_start(cuda_device *d, const cuda_segment *s, const step *st, const
                    .out = cuda_at(d, s, o->out),
                    .parts = (float *)(uintptr_t)d->scratch,
                    .turns = (uint32_t *)(uintptr_t)d->turns,
+                   .n_codes = of->n - 1,
                    .kv = *kv,
                    .o = *o,
                    .group = p->states[o->state].group,
@@ -78,13 +81,14 @@ int cuda_attn_start(cuda_device *d, const cuda_segment *s, const step *st, const
                    .key_axis = p->states[o->state].axis,
                    .reach = buckets ? (int)(tensor_count(&p->tensors[o->in[ATTN_TABLE]]) / 2) : 0,
                    .per_kv = attn_per_kv(o, kv->heads)};
-    const cu_function of = kernel_of(d, kv);
-    *done = of && choose_shape(d, o, st->n[a.axis], &a.shape, &grid);
+    const cu_function attend = kernel_of(d, kv);
+    *done = attend && choose_shape(d, o, st->n[a.axis], &a.shape, &grid);
     if (!*done) return OK;
     a.at = attn_room_of(kv->k_type, kv->k_dim, kv->v_dim, &a.shape);
     a.kf = kv_codes_of(kv->k_type, kv->k_dim, false);
     a.vf = kv_codes_of(kv->v_type, kv->v_dim, true);
     a.k_tile = kv->k_page / (uint64_t)kv->heads;
     a.v_tile = kv->v_page / (uint64_t)kv->heads;
-    return cuda_launch_grid(&d->q, of, grid, (void *[]){&a}, e);
+    cuda_codes_take(d, s, of->first + 1, of->n - 1, a.codes);
+    return cuda_launch_grid(&d->q, attend, grid, (void *[]){&a}, e);
 }

@@ -41,13 +41,12 @@ static int start_embed(cuda_device *d, const cuda_segment *s, const step *st, co
 int cuda_fast_start(cuda_device *d, const cuda_segment *s, const step *st, const cuda_ops *of, bool *done, err *e)
 {
     const op *o = &d->p->ops[of->first];
-    const uint32_t i = of->first, ops[] = {i, i + 1, i + 2, i + 3};
     *done = true;
     if (of->way == CUDA_ROWS) return cuda_run_start(d, s, st, of, e);
     if (of->way == CUDA_HEADS) return cuda_heads_start(d, s, st, of, e);
     if (of->way == CUDA_ROUTE) return cuda_route_start(d, s, st, of, e);
-    if (op_is(o, OPF_MATRIX)) return cuda_product_start(d, s, st, ops, of->n, done, e);
-    if (o->kind == OP_ATTN) return cuda_attn_start(d, s, st, o, done, e);
+    if (op_is(o, OPF_MATRIX)) return cuda_product_start(d, s, st, of, done, e);
+    if (o->kind == OP_ATTN) return cuda_attn_start(d, s, st, of, done, e);
     if (o->kind == OP_EMBED) return start_embed(d, s, st, o, e);
     *done = false;
     return OK;

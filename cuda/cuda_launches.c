@@ -1,5 +1,6 @@
 /* cuda_launches.c - see cuda_launches.h. */
 #include "cuda/cuda_launches.h"
+#include "cuda/cuda_codes.h"
 #include "cuda/cuda_heads.h"
 #include "cuda/cuda_route.h"
 #include "cuda/cuda_runs.h"
@@ -32,10 +33,11 @@ static uint8_t count_products(const program *p, uint32_t i)
 static cuda_ops find_launch(const segment *s, uint32_t i)
 {
     const uint32_t heads = cuda_heads_length(s, i), rows = heads ? 0 : cuda_run_length(s, i);
-    const uint32_t route = cuda_route_length(s, i);
+    const uint32_t route = cuda_route_length(s, i), codes = cuda_codes_length(s, i);
     if (route) return (cuda_ops){.first = i, .n = (uint8_t)route, .way = CUDA_ROUTE};
     if (heads) return (cuda_ops){.first = i, .n = (uint8_t)heads, .way = CUDA_HEADS};
     if (rows) return (cuda_ops){.first = i, .n = (uint8_t)rows, .way = CUDA_ROWS};
+    if (codes) return (cuda_ops){.first = i, .n = (uint8_t)codes, .way = CUDA_CODES};
     return (cuda_ops){.first = i, .n = count_products(s->p, i), .way = CUDA_OP};
 }
 
@@ -74,7 +76,7 @@ void cuda_launches_free(cuda_segment *c)
 
 const char *cuda_fused(const segment *s, uint32_t i, uint32_t *n)
 {
-    static const char *const names[] = {"products", "rows", "heads", "route"};
+    static const char *const names[] = {"products", "rows", "heads", "route", "codes"};
     const cuda_ops of = find_launch(s, i);
     *n = of.n;
     return of.n > 1 ? names[of.way] : NULL;

@@ -22,11 +22,11 @@ int cuda_prefill_load(cuda_weights *w, err *e)
     return rc;
 }
 
-bool cuda_prefill_pays(const held_weight *w, const qmat_args *a)
+bool cuda_prefill_pays(const held_weight *w, const product_args *of)
 {
-    const bool straddles = a->of.head_rows != INT64_MAX && a->of.head_rows % MANY_OUTPUTS; /* a block, two heads */
-    const int64_t experts = a->of.table ? w->rows / a->of.n : 1;
-    return a->of.rows >= MANY && a->of.rows >= (a->of.table ? experts * MANY_OF_EXPERT : 1) && !straddles;
+    const bool straddles = of->head_rows != INT64_MAX && of->head_rows % MANY_OUTPUTS; /* a block, two heads */
+    const int64_t experts = of->table ? w->rows / of->n : 1;
+    return of->rows >= MANY && of->rows >= (of->table ? experts * MANY_OF_EXPERT : 1) && !straddles;
 }
 
 int cuda_prefill_start(cuda_device *d, const held_weight *w, const qmat_args *a, err *e)

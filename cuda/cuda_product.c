@@ -1,7 +1,9 @@
 /* cuda_product.c - MATMUL, MATMUL_HEADS, MATMUL_EXP on the device: the choice of a kernel by the type of the weights
  * and the number of rows, and its parameters. */
 #include "cuda/cuda_args.h"
+#include "cuda/cuda_codes.h"
 #include "cuda/cuda_prefill.h"
+#include "cuda/cuda_runs.h"
 #include "cuda/cuda_state.h"
 #include "tensor/act_q8.h"
 
@@ -108,41 +110,38 @@ static cuda_grid product_grid(const product_args *a, int64_t outputs, int thread
     return (cuda_grid){cuda_blocks(a->rows, way_of(a) ? CUDA_FAST_ROWS : 1), cuda_blocks(a->n, outputs), threads, 0};
 }
 
-/* The same by the kernels of many rows, each matrix by itself; *done false: one has too few, or does not suit them. */
-static int start_many(cuda_device *d, const cuda_segment *s, const step *st, const uint32_t *ops, int n, bool *done,
-                      err *e)
+/* Whether the kernels of many rows take each of these matrices. */
+static bool are_many(const cuda_device *d, const cuda_segment *s, const step *st, const uint32_t *ops, int n)
 {
-    qmat_args a[PRODUCT_PARTS];
-    const held_weight *w[PRODUCT_PARTS];
-    int rc = OK;
-    *done = true;
+    bool many = true;
     for (int i = 0; i < n; i++) {
-        const op *o = &d->p->ops[ops[i]];
-        w[i] = &d->w->helds[d->p->tensors[o->in[1]].weight];
-        a[i] = (qmat_args){.of = product_of(d, s, st, o),
-                           .w = w[i]->data,
-                           .x = cuda_at(d, s, o->in[0]),
-                           .w_stride = w[i]->stride,
-                           .type = (int32_t)w[i]->type,
-                           .factor = panel_format_of(w[i]->type)->factor};
-        a[i].x_stride = act_row_bytes(a[i].of.x_cols, d->p->tensors[o->in[0]].block);
-        *done = *done && cuda_prefill_pays(w[i], &a[i]);
+        const product_args of = product_of(d, s, st, &d->p->ops[ops[i]]);
+        many = many && cuda_prefill_pays(cuda_matrix(d, &d->p->ops[ops[i]]), &of);
     }
-    for (int i = 0; i < n && *done && !rc; i++) rc = cuda_prefill_start(d, w[i], &a[i], e);
-    return rc;
+    return many;
 }
 
-/* Up to PRODUCT_PARTS packed matrices of one type. */
-static int start_packed(cuda_device *d, const cuda_segment *s, const step *st, const uint32_t *ops, int n, err *e)
+/* One matrix by these kernels. */
+static int start_many(cuda_device *d, const cuda_segment *s, const step *st, const op *o, err *e)
+{
+    const held_weight *w = cuda_matrix(d, o);
+    qmat_args a = {.of = product_of(d, s, st, o),
+                   .w = w->data,
+                   .x = cuda_at(d, s, o->in[0]),
+                   .w_stride = w->stride,
+                   .type = (int32_t)w->type,
+                   .factor = panel_format_of(w->type)->factor};
+    a.x_stride = act_row_bytes(a.of.x_cols, d->p->tensors[o->in[0]].block);
+    return cuda_prefill_start(d, w, &a, e);
+}
+
+/* Up to PRODUCT_PARTS packed matrices of one type times few rows. */
+static qdecode_args decode_args(const cuda_device *d, const cuda_segment *s, const step *st, const uint32_t *ops, int n)
 {
     const program *p = d->p;
     const op *first = &p->ops[*ops];
     const product_args of = product_of(d, s, st, first);
     const held_weight *w = cuda_matrix(d, first);
-    const panel_format *f = panel_format_of(w->type);
-    bool many;
-    int rc = start_many(d, s, st, ops, n, &many, e);
-    if (rc || many) return rc;
     qdecode_args a = {.table = of.table,
                       .live = of.live,
                       .x = cuda_at(d, s, first->in[0]),
@@ -152,7 +151,7 @@ static int start_packed(cuda_device *d, const cuda_segment *s, const step *st, c
                       .head_rows = of.head_rows,
                       .parts = n,
                       .type = (int32_t)w->type,
-                      .factor = f->factor};
+                      .factor = panel_format_of(w->type)->factor};
     for (int i = 0; i < n; i++) {
         const op *o = &p->ops[ops[i]];
         const product_args part = product_of(d, s, st, o);
@@ -161,8 +160,24 @@ static int start_packed(cuda_device *d, const cuda_segment *s, const step *st, c
             .w = w->data, .bias = part.bias, .y = part.y, .n = part.n, .stride = w->stride, .panel0 = a.panels};
         a.panels += (int32_t)cuda_blocks(part.n, PANEL_ROWS);
     }
-    return cuda_qdecode_launch(&d->q, &d->w->kernels, f->kind, (product_rows){of.rows, of.table ? p->n_used : 0}, &a,
-                               e);
+    return a;
+}
+
+static int start_decode(cuda_device *d, const step *st, const op *o, qdecode_args *a, err *e)
+{
+    const product_rows rows = {st->n[d->p->tensors[o->out].axis], a->table ? d->p->n_used : 0};
+    return cuda_qdecode_launch(&d->q, &d->w->kernels, panel_format_of((dtype)a->type)->kind, rows, a, e);
+}
+
+static int start_packed(cuda_device *d, const cuda_segment *s, const step *st, const uint32_t *ops, int n, err *e)
+{
+    int rc = OK;
+    if (are_many(d, s, st, ops, n)) {
+        for (int i = 0; i < n && !rc; i++) rc = start_many(d, s, st, &d->p->ops[ops[i]], e);
+        return rc;
+    }
+    qdecode_args a = decode_args(d, s, st, ops, n);
+    return start_decode(d, st, &d->p->ops[*ops], &a, e);
 }
 
 /* Place in float_types of the type of a matrix; CUDA_FLOATS: packed, or another type. */
@@ -197,12 +212,12 @@ static int same_launch(const cuda_device *d, const uint32_t *ops, int n)
     return i;
 }
 
-int cuda_product_start(cuda_device *d, const cuda_segment *s, const step *st, const uint32_t *ops, int n, bool *done,
+/* n matrices by kernels of ours; *done false: there are none for one. */
+static int start_exact(cuda_device *d, const cuda_segment *s, const step *st, const uint32_t *ops, int n, bool *done,
                        err *e)
 {
     const bool packed = d->p->tensors[d->p->ops[*ops].in[0]].block;
-    int rc = cuda_wide_start(d, s, st, ops, n, done, e);
-    if (rc || *done) return rc;
+    int rc = OK;
     *done = true;
     for (int i = 0; i < n && !packed; i++) *done = *done && float_type_of(d, &d->p->ops[ops[i]]) < CUDA_FLOATS;
     for (int i = 0, each; i < n && *done && !rc; i += each) {
@@ -210,4 +225,35 @@ int cuda_product_start(cuda_device *d, const cuda_segment *s, const step *st, co
         rc = packed ? start_packed(d, s, st, ops + i, each, e) : start_floats(d, s, st, &d->p->ops[ops[i]], e);
     }
     return rc;
+}
+
+/* Two matrices with ACT, MUL, QUANT as one kernel; *done false: of another type each, or of many rows. */
+static int start_gated(cuda_device *d, const cuda_segment *s, const step *st, const cuda_ops *of, bool *done, err *e)
+{
+    const uint32_t ops[] = {of->first, of->first + 1};
+    float *y[2];
+    *done = same_launch(d, ops, 2) == 2 && !are_many(d, s, st, ops, 2);
+    if (!*done) return OK;
+    const op *o = &d->p->ops[of->first];
+    qdecode_args a = decode_args(d, s, st, ops, 2);
+    *done = cuda_codes_end(d, s, of, st->n[d->p->tensors[o->out].axis], &a.end, y);
+    if (!*done) return OK;
+    for (int i = 0; i < 2; i++) a.part[i].y = y[i];
+    return start_decode(d, st, o, &a, e);
+}
+
+int cuda_product_start(cuda_device *d, const cuda_segment *s, const step *st, const cuda_ops *of, bool *done, err *e)
+{
+    const bool ends = of->way == CUDA_CODES;
+    const uint32_t i = of->first, ops[] = {i, i + 1, i + 2, i + 3};
+    const int n = ends ? 2 : of->n;
+    int rc = cuda_wide_start(d, s, st, ops, n, done, e);
+    if (!rc && !*done && ends) {
+        rc = start_gated(d, s, st, of, done, e);
+        if (rc || *done) return rc;
+    }
+    if (!rc && !*done) rc = start_exact(d, s, st, ops, n, done, e);
+    if (rc || !*done || !ends) return rc;
+    const cuda_ops rest = {.first = i + 2, .n = (uint8_t)(of->n - 2), .way = CUDA_ROWS, .kept = of->kept};
+    return cuda_run_start(d, s, st, &rest, e);
 }

@@ -81,7 +81,7 @@ typedef struct cuda_wide {
     bool due; /* the step has so many rows: no graph of rounded numbers stands for it */
 } cuda_wide;
 
-enum { CUDA_TURNS = 1024 };
+enum { CUDA_TURNS = 16384 };
 
 typedef struct cuda_device {
     cuda_queue q;
@@ -115,8 +115,8 @@ typedef struct cuda_graph {
 enum { CUDA_GRAPHS = 16 };
 
 /* Ops that one launch does: n of them from `first` on. */
-/* One op, or matrices of one input; a run on rows; heads; ROUTE with DISPATCH. */
-enum { CUDA_OP, CUDA_ROWS, CUDA_HEADS, CUDA_ROUTE };
+/* One op, or matrices of one input; a run on rows; heads; ROUTE with DISPATCH; what ends with codes (cuda_codes.h). */
+enum { CUDA_OP, CUDA_ROWS, CUDA_HEADS, CUDA_ROUTE, CUDA_CODES };
 enum { CUDA_SIBLINGS = 4 };
 typedef struct cuda_ops {
     uint32_t first;
@@ -213,18 +213,18 @@ static inline int64_t cuda_blocks(int64_t n, int64_t each) { return (n + each - 
 /* cuda_fast.c: the kernels of fast.cu; starts the one that does an op in this step. *done false: there is none. */
 int cuda_fast_load(cuda_weights *w, err *e);
 int cuda_fast_start(cuda_device *d, const cuda_segment *s, const step *st, const cuda_ops *of, bool *done, err *e);
-/* cuda_product.c: n matrix ops that read the same activations, likewise; *done false: none was started. */
+/* cuda_product.c: matrix ops that read the same activations, likewise; *done false: none was started. Of CUDA_CODES the
+ * ops after the two matrices too. */
 int cuda_product_load(cuda_weights *w, err *e);
-int cuda_product_start(cuda_device *d, const cuda_segment *s, const step *st, const uint32_t *ops, int n, bool *done,
-                       err *e);
+int cuda_product_start(cuda_device *d, const cuda_segment *s, const step *st, const cuda_ops *of, bool *done, err *e);
 /* The kernel of qdecode.cuh of a kind of panel; fills share and shared of its parameters. Rows of experts: `used` of
  * them are a token's; else it is 0. */
 typedef struct product_rows {
     int32_t rows, used;
 } product_rows;
 int cuda_qdecode_launch(cuda_queue *q, const cuda_kernels *k, int kind, product_rows r, struct qdecode_args *a, err *e);
-/* cuda_attn.c: ATTN, likewise. */
-int cuda_attn_start(cuda_device *d, const cuda_segment *s, const step *st, const op *o, bool *done, err *e);
+/* cuda_attn.c: ATTN, likewise, with the QUANTs of a CUDA_CODES. */
+int cuda_attn_start(cuda_device *d, const cuda_segment *s, const step *st, const cuda_ops *of, bool *done, err *e);
 
 /* cuda_wide.c: for --exact off. cuda_wide_find: looks for cuBLAS, and writes what there is to say; an error only where
  * its path was given. */

@@ -16,6 +16,7 @@
  * addresses that follow from the number of the stage, which the compiler computes again for each tile. */
 #pragma once
 #include "cuda/qfragment.cuh"
+#include "cuda/gated.cuh"
 
 /* Sizes that follow from a kind and from the rows that a block takes along. */
 template <class K, int ROWS> struct qshape {
@@ -408,8 +409,13 @@ template <class K, int ROWS> __device__ __forceinline__ void qdecode(const qdeco
 #pragma unroll
     for (int i = 1; i < PRODUCT_PARTS; i++)
         if (i < a.parts && panel >= a.part[i].panel0) of = a.part[i];
-    const int64_t n0 = (int64_t)(panel - of.panel0) * PANEL_ROWS;
-    const uint64_t number = (uint64_t)r.expert * (uint64_t)(of.n / PANEL_ROWS) + (uint64_t)(panel - of.panel0);
+    int own = panel - of.panel0;
+    if (a.end.n) {
+        of = a.part[panel % GATED_PANELS / (GATED_PANELS / 2)];
+        own = panel / GATED_PANELS * (GATED_PANELS / 2) + panel % (GATED_PANELS / 2);
+    }
+    const int64_t n0 = (int64_t)own * PANEL_ROWS;
+    const uint64_t number = (uint64_t)r.expert * (uint64_t)(of.n / PANEL_ROWS) + (uint64_t)own;
     const int tiles = (int)((a.cols + PANEL_K - 1) / PANEL_K), stages = (tiles + Z::tiles - 1) / Z::tiles;
     const int last = panel < a.panels ? stages : 0; /* stages of this warp's panel */
     float *carry = (float *)(qdecode_shared + warps * Z::depth * Z::stage); /* [warp][carried][lane] */
@@ -486,16 +492,17 @@ template <class K, int ROWS> __device__ __forceinline__ void qdecode(const qdeco
             slot = slot + Z::stage < Z::depth * Z::stage ? slot + Z::stage : 0;
         }
     }
-    if (last == 0 || (last - 1) % a.share != turn || (ROWS == 1 && q)) return;
+    if (last && (last - 1) % a.share == turn && (ROWS > 1 || q == 0))
 #pragma unroll
-    for (int n = 0; n < Z::n_tiles; n++)
+        for (int n = 0; n < Z::n_tiles; n++)
 #pragma unroll
-        for (int c = 0; c < Z::columns * 2; c++) {
-            const int m = ROWS == 1 ? 0 : n * 8 + 2 * q + c % 2;
-            const int64_t i = n0 + 2 * g + c / Z::columns;
-            if (m >= r.rows || i >= of.n) continue;
-            of.y[(r.row0 + m) * of.n + i] = of.bias ? y[n][c] + of.bias[(int64_t)r.expert * of.n + i] : y[n][c];
-        }
+            for (int c = 0; c < Z::columns * 2; c++) {
+                const int m = ROWS == 1 ? 0 : n * 8 + 2 * q + c % 2;
+                const int64_t i = n0 + 2 * g + c / Z::columns;
+                if (m >= r.rows || i >= of.n) continue;
+                of.y[(r.row0 + m) * of.n + i] = of.bias ? y[n][c] + of.bias[(int64_t)r.expert * of.n + i] : y[n][c];
+            }
+    if (a.end.n) gated_codes(a, r.row0, r.rows);
 }
 
 #define QDECODE_KERNEL(name, rows, blocks, ...)                                                                        \
