@@ -15,68 +15,8 @@
  * the same at no cost); copies of a stage with an address and a test for each 16 bytes (a third of what the copy cost);
  * addresses that follow from the number of the stage, which the compiler computes again for each tile. */
 #pragma once
-#include "cuda/qfragment.cuh"
 #include "cuda/gated.cuh"
-
-/* Sizes that follow from a kind and from the rows that a block takes along. */
-template <class K, int ROWS> struct qshape {
-    static constexpr int n_tiles = (ROWS + 7) / 8, columns = ROWS == 1 ? 1 : 2; /* of 8 rows; rows that a lane has of one */
-    static constexpr int sums = K::two ? 1 : K::sums;                           /* floats of a tile and output */
-    static constexpr int span_bytes = (K::tiles * K::lines + K::tail) * PANEL_LINE;
-    static constexpr int fit = QDECODE_STAGE / span_bytes, most = 8 / K::tiles;
-    static constexpr int spans = fit < 1 ? 1 : fit < most ? fit : most; /* of a stage: up to eight tiles */
-    static constexpr int tiles = spans * K::tiles, stage = spans * span_bytes;
-    static constexpr int depth = QDECODE_RING / stage > 8 ? 8 : QDECODE_RING / stage < 2 ? 2 : QDECODE_RING / stage;
-    /* Tiles whose sums are in registers at a time. */
-    static constexpr int held = (ROWS > 8 ? 64 : 24) / (sums * n_tiles * 4), batch = held < 1 ? 1 : held > 4 ? 4 : held;
-    /* Of a row and tile, words beside codes: scales; scaled sums, or zero times sums; sums of parts. */
-    static constexpr int blocks = PANEL_K / K::act, has_base = K::base == PANEL_BASE, has_zero = !K::looks && K::zero;
-    static constexpr int parts = !K::two              ? 0
-                                 : K::base            ? (K::apart == 32 ? 1 : 2) /* pairs of int16 */
-                                 : has_zero           ? PANEL_K / K::apart
-                                                      : 0;
-    static constexpr int words = K::two ? 1 + parts : blocks * (1 + has_base + has_zero);
-    static constexpr int codes_bytes = ROWS * qorder<K>::row_bytes, row_words = ROWS * words; /* of a tile */
-    static constexpr int carried = n_tiles * columns * 2;                                     /* floats of a lane */
-    static constexpr int warp_bytes = depth * stage + carried * 32 * (int)sizeof(float); /* of shared memory */
-    static constexpr int stage_bytes = tiles * (codes_bytes + row_words * 4);            /* of activations */
-    static_assert(warp_bytes <= QDECODE_WARP_BYTES(ROWS) && stage_bytes <= QDECODE_STAGE_BYTES(ROWS));
-};
-
-/* sum = A B + with: m16n8k32, or m16n8k16 of half the words. */
-template <bool LEVELS>
-__device__ __forceinline__ void qmma32(int *sum, uint2 a0, uint2 a1, uint32_t b0, uint32_t b1, const int *with)
-{
-#define QMMA(type)                                                                                                     \
-    asm("mma.sync.aligned.m16n8k32.row.col.s32." type ".s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "         \
-        "{%10, %11, %12, %13};"                                                                                        \
-        : "=r"(sum[0]), "=r"(sum[1]), "=r"(sum[2]), "=r"(sum[3])                                                       \
-        : "r"(a0.x), "r"(a0.y), "r"(a1.x), "r"(a1.y), "r"(b0), "r"(b1), "r"(with[0]), "r"(with[1]), "r"(with[2]),      \
-          "r"(with[3]))
-    if constexpr (LEVELS) QMMA("s8");
-    else QMMA("u8");
-#undef QMMA
-}
-
-template <bool LEVELS> __device__ __forceinline__ void qmma16(int *sum, uint2 a, uint32_t b, const int *with)
-{
-#define QMMA(type)                                                                                                     \
-    asm("mma.sync.aligned.m16n8k16.row.col.s32." type ".s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %8, %9, %10};"   \
-        : "=r"(sum[0]), "=r"(sum[1]), "=r"(sum[2]), "=r"(sum[3])                                                       \
-        : "r"(a.x), "r"(a.y), "r"(b), "r"(with[0]), "r"(with[1]), "r"(with[2]), "r"(with[3]))
-    if constexpr (LEVELS) QMMA("s8");
-    else QMMA("u8");
-#undef QMMA
-}
-
-/* Sums of int16 pairs times pairs of bytes: the low two of b, the high two. */
-__device__ __forceinline__ int qdp2(uint32_t a, uint32_t b, int sum, bool high)
-{
-    int to;
-    if (high) asm("dp2a.hi.s32.u32 %0, %1, %2, %3;" : "=r"(to) : "r"(a), "r"(b), "r"(sum));
-    else asm("dp2a.lo.s32.u32 %0, %1, %2, %3;" : "=r"(to) : "r"(a), "r"(b), "r"(sum));
-    return to;
-}
+#include "cuda/qspread.cuh"
 
 template <int STAGES> __device__ __forceinline__ void qcopy_wait()
 {
@@ -130,8 +70,8 @@ __device__ __forceinline__ void qwords_put(const uint32_t *scale, const uint32_t
 #pragma unroll
         for (int j = 0; j < Z::blocks; j++) {
             to[j * ROWS] = __ldg(scale + j);
-            if constexpr (Z::has_base) to[(Z::blocks + j) * ROWS] = __ldg(scaled + j);
-            if constexpr (Z::has_zero) to[(Z::blocks + j) * ROWS] = (uint32_t)(-K::zero * (int)__ldg(negative + j));
+            if constexpr (Z::has_base) to[Z::paired ? 2 : (Z::blocks + j) * ROWS] = __ldg(scaled + j);
+            if constexpr (Z::has_zero) to[(Z::blocks + j) * ROWS] = (uint32_t)(-K::zero * (Z::spans_once ? 4 : 1) * (int)__ldg(negative + j));
         }
     }
 }
@@ -142,265 +82,63 @@ __device__ __forceinline__ void qfill(const qdecode_args &a, qrows r, int64_t k0
                                       uint32_t *word)
 {
     typedef qshape<K, ROWS> Z;
-    const int warps = (int)blockDim.x / 32, by = ROWS < warps ? warps / ROWS : 1; /* warps of a row */
-    const int warp = (int)threadIdx.x / 32, at = warp % by * 32 + (int)threadIdx.x % 32;
+    const unsigned warps = blockDim.x / 32, by_warps = ROWS < warps ? warps / ROWS : 1; /* warps of a row */
+    const unsigned warp = threadIdx.x / 32, of_row = warp % by_warps * 32 + threadIdx.x % 32;
+    const int by = (int)by_warps, at = (int)of_row;
     const int64_t padded = act_padded(a.x_cols), blocks = padded / K::act, b0 = k0 / K::act;
-    for (int m = warp / by; m < r.rows; m += warps / by) {
+    for (int m = (int)(warp / by_warps); m < r.rows; m += (int)(warps / by_warps)) {
         const uint8_t *x = a.x + (uint64_t)(r.row0 + m) * a.x_stride;
         const uint2 *from = (const uint2 *)(x + k0 + 16 * at);
-        uint8_t *to = codes + at / 4 * Z::codes_bytes + m * qorder<K>::row_bytes + qorder_at<K>(at % 4);
+        uint8_t *to = codes + (int)(of_row / 4) * Z::codes_bytes + m * Z::O::row_bytes + qorder_at<typename Z::O>((int)(of_row % 4));
+        if constexpr (Z::turns) to += (int)(K::sums == 4 ? of_row % 2 : of_row % 4 / 2) * Z::O::row_bytes;
+#pragma unroll 4
         for (int i = at; i < 4 * tiles; i += 32 * by, from += 64 * by, to += 8 * by * Z::codes_bytes)
-            qorder_put<K>(__ldg(from), __ldg(from + 1), to);
+            qorder_put<typename Z::O>(__ldg(from), __ldg(from + 1), to);
         const uint32_t *scale = (const uint32_t *)(x + padded), *part = scale + 3 * blocks + k0 / PANEL_K * 3 + 3 * at;
-        uint32_t *words = word + at * Z::row_words + m;
+        uint32_t *words = word + at * Z::row_words + (Z::paired ? m + (m & ~1) : m);
         scale += b0 + at * Z::blocks;
         int i = at;
         for (; i < tiles; i += 32 * by, words += 32 * by * Z::row_words, scale += 32 * by * Z::blocks, part += 96 * by)
             qwords_put<K, ROWS>(scale, scale + blocks, scale + 2 * blocks, part, words);
         for (; i < (tiles + Z::tiles - 1) / Z::tiles * Z::tiles; i += 32 * by, words += 32 * by * Z::row_words)
 #pragma unroll
-            for (int j = 0; j < Z::words; j++) words[j * ROWS] = 0; /* weights there are zero */
+            for (int j = 0; j < Z::words; j++) words[j * (Z::paired ? 2 : ROWS)] = 0; /* weights there are zero */
     }
 }
 
-/* Word j of the rows of activations that a lane has of n tile t. */
-template <int ROWS> __device__ __forceinline__ uint2 qwords(const uint32_t *word, int j, int t)
+template <int AT, int STAGE> __device__ __forceinline__ void qcopy_whole(const uint8_t *from, uint32_t to, int lane)
 {
-    if constexpr (ROWS == 1) return make_uint2(word[j], word[j]);
-    return *(const uint2 *)(word + j * ROWS + t * 8);
-}
-
-/* Two numbers of 16 bits side by side. */
-__device__ __forceinline__ float2 qhalves(const uint8_t *at)
-{
-    const ushort2 v = *(const ushort2 *)at;
-    return make_float2(half_float(v.x), half_float(v.y));
-}
-
-/* A scale of rows 2 g and 2 g + 1, one level. */
-template <class K> __device__ __forceinline__ float2 qscales(const uint8_t *tail, const uint8_t *rest, int b)
-{
-    auto upper = [](uint32_t v) { return half_float((uint16_t)(v << 7)); };
-    if constexpr (K::scale_in_word) {
-        const uint2 v = *(const uint2 *)(tail + b * PANEL_LINE);
-        return make_float2(upper(v.x >> 24), upper(v.y >> 24));
-    } else if constexpr (K::scale == PANEL_F16) {
-        return qhalves(rest + b * PANEL_ROWS * 2);
-    } else if constexpr (K::scale == PANEL_F32) {
-        return *(const float2 *)(rest + b * PANEL_ROWS * 4);
-    } else {
-        const uint32_t v = *(const uint16_t *)(rest + b * PANEL_ROWS);
-        auto power = [](uint32_t e) { return __uint_as_float(e < 2 ? 0x00200000u << e : (e - 1) << 23); };
-        if constexpr (K::scale == PANEL_E8M0) return make_float2(power(v & 255), power(v >> 8));
-        return make_float2(upper(v & 255), upper(v >> 8));
-    }
-}
-
-/* One warp's work on a tile. */
-template <class K, int ROWS> struct qtile {
-    typedef qshape<K, ROWS> Z;
-    const uint8_t *tail, *rest; /* of its span: with picks, without; of the lane's rows */
-    const uint32_t *word;       /* of the activations: of the lane's columns */
-    float2 d, dmin;             /* two levels: of the span, rows 2 g and 2 g + 1 */
-    int in_span;
-
-    /* Exact sums over `apart` columns for n tile t, 16 outputs and 8 rows. */
-    __device__ __forceinline__ void sums(const qfragment<K> &w, const uint8_t *codes, int t, int sum[][4]) const
-    {
-        typedef qorder<K> O;
-        uint32_t x[O::slots];
-        const uint8_t *at = codes + t * 8 * O::row_bytes;
-#pragma unroll
-        for (int i = 0; i < O::slots; i += 4) {
-            const uint4 v = *(const uint4 *)(at + 4 * i);
-            x[i] = v.x, x[i + 1] = v.y, x[i + 2] = v.z, x[i + 3] = v.w;
-        }
-#pragma unroll
-        for (int i = 0; i < K::sums; i++) {
-            uint2 zero = make_uint2(0, 0);
-            if constexpr (Z::has_zero) zero = qwords<ROWS>(word, K::two ? 1 + i : Z::blocks + i, t);
-            const int first[4] = {(int)zero.x, (int)zero.y, (int)zero.x, (int)zero.y};
-            constexpr int each = O::slots / K::sums; /* slots of a sum */
-            if constexpr (each == 1) qmma16<K::looks>(sum[i], w.slot[i], x[i], first);
-            else
-#pragma unroll
-                for (int s = i * each; s < (i + 1) * each; s += 2)
-                    qmma32<K::looks>(sum[i], w.slot[s], w.slot[s + 1], x[s], x[s + 1], s == i * each ? first : sum[i]);
-        }
-    }
-    /* Of two levels: the total of the tile, with the minima of the rows' sums. */
-    __device__ __forceinline__ void totals(const int sum[][4], int t, float *to) const
-    {
-        const uint8_t *subs = rest + (K::base ? 4 : 2) * PANEL_ROWS;
-        constexpr int blocks = K::span / K::block;
-        int product[4] = {0, 0, 0, 0}, minima[4] = {0, 0, 0, 0};
-#pragma unroll
-        for (int p = 0; p < K::sums / 2; p++) { /* a pair of blocks */
-            const int at = (in_span * (K::sums / 2) + p) * 2 * PANEL_ROWS;
-            uint32_t v = *(const uint32_t *)(subs + at), low = 0;
-            if constexpr (K::base)
-                low = K::scale == PANEL_SUB4 ? v >> 4 & 0x0f0f0f0fu : *(const uint32_t *)(subs + blocks * PANEL_ROWS + at);
-            if constexpr (K::scale == PANEL_SUB4) v &= 0x0f0f0f0fu;
-            const uint32_t sub[4] = {qbytes(v, 0, 0x8880), qbytes(v, 0, 0x9991), qbytes(v, 0, 0xaaa2), qbytes(v, 0, 0xbbb3)};
-#pragma unroll
-            for (int c = 0; c < 4; c++) {
-                if (ROWS == 1 && c % 2) continue;
-                product[c] += (int)sub[c / 2 * 2] * sum[2 * p][c] + (int)sub[c / 2 * 2 + 1] * sum[2 * p + 1][c];
-            }
-            if constexpr (K::base) {
-                const uint2 x = qwords<ROWS>(word, 1 + p, t);
-#pragma unroll
-                for (int c = 0; c < 4; c++)
-                    if (ROWS > 1 || c % 2 == 0) minima[c] = qdp2(c % 2 ? x.y : x.x, low, minima[c], c / 2);
-            }
-        }
-#pragma unroll
-        for (int c = 0; c < 4; c++) {
-            to[c] = (float)product[c];
-            if constexpr (K::base)
-                to[c] = fmaf(-(c / 2 ? dmin.y : dmin.x), (float)minima[c], (c / 2 ? d.y : d.x) * to[c]);
-        }
-    }
-    /* The chain y over the tile. */
-    __device__ __forceinline__ void chain(const float sum[][4], int t, float factor, float *y) const
-    {
-        if constexpr (K::two) {
-            const uint2 scale = qwords<ROWS>(word, 0, t);
-#pragma unroll
-            for (int c = 0; c < 4; c++) {
-                if (ROWS == 1 && c % 2) continue;
-                const float x = __uint_as_float(c % 2 ? scale.y : scale.x);
-                float &to = y[c / 2 * Z::columns + c % 2];
-                to = fmaf(sum[0][c], K::base ? x : (c / 2 ? d.y : d.x) * x, to);
-            }
-        } else {
-#pragma unroll
-            for (int i = 0; i < K::sums; i++) {
-                const int b = (in_span * PANEL_K + i * K::apart) / K::block;
-                constexpr int blocks = K::span / K::block;
-                float2 w = qscales<K>(tail, rest, b), base = make_float2(0, 0);
-                if constexpr (K::scale == PANEL_E5M3) w.x *= factor, w.y *= factor;
-                if constexpr (Z::has_base)
-                    base = qhalves(rest + blocks * PANEL_ROWS * K::scale_bytes + b * PANEL_ROWS * 2);
-                const uint2 scale = qwords<ROWS>(word, i * K::apart / K::act, t);
-                uint2 scaled = make_uint2(0, 0);
-                if constexpr (Z::has_base) scaled = qwords<ROWS>(word, Z::blocks + i, t);
-#pragma unroll
-                for (int c = 0; c < 4; c++) {
-                    if (ROWS == 1 && c % 2) continue;
-                    float &to = y[c / 2 * Z::columns + c % 2];
-                    to = fmaf(sum[i][c], (c / 2 ? w.y : w.x) * __uint_as_float(c % 2 ? scale.y : scale.x), to);
-                    if constexpr (Z::has_base)
-                        to = fmaf(c / 2 ? base.y : base.x, __uint_as_float(c % 2 ? scaled.y : scaled.x), to);
-                }
-            }
-        }
-    }
-};
-
-/* A number that is computed once: without it the compiler does so again for each tile. */
-__device__ __forceinline__ int qkept(int n)
-{
-    asm volatile("" : "+r"(n));
-    return n;
-}
-
-/* A stage of a warp. */
-template <class K, int ROWS> struct qwork {
-    typedef qshape<K, ROWS> Z;
-    const uint8_t *lines, *tails; /* the stage: where the lane's rows are in lines, in scales */
-    const uint8_t *codes;         /* of its first tile's activations, where the lane's are; word too */
-    const uint32_t *word, *level;
-    float factor;
-    int tiles, rows, q;
-    float2 d, dmin; /* two levels: of its span */
-
-    /* A stage of two levels is a span. */
-    __device__ __forceinline__ void take_scales()
-    {
-        static_assert(!K::two || Z::spans == 1);
-        const uint8_t *at = tails + (tiles < K::tiles ? tiles : K::tiles) * K::lines * PANEL_LINE;
-        d = qhalves(at);
-        if constexpr (K::base) dmin = qhalves(at + 2 * PANEL_ROWS); /* factor is 1 */
-        else d.x *= factor, d.y *= factor;
-    }
-
-    __device__ __forceinline__ qtile<K, ROWS> tile_at(int t) const
-    {
-        const int span = t / K::tiles, left = tiles - span * K::tiles;
-        const int here = K::tiles == 1 ? 1 : left < K::tiles ? left : K::tiles;
-        const int tail = span * Z::span_bytes + here * K::lines * PANEL_LINE;
-        constexpr int picked = 8 * K::pick_weights; /* weights of a word of picks */
-        const int skipped = K::picks ? (here * PANEL_K + picked - 1) / picked : 0;
-        return {lines + tail, tails + tail + skipped * PANEL_LINE, word + t * Z::row_words, d, dmin, t % K::tiles};
-    }
-    __device__ __forceinline__ void sums(int t, float to[][Z::sums][4]) const
-    {
-        const qtile<K, ROWS> tile = tile_at(t);
-        uint2 pick = make_uint2(0, 0);
-        if constexpr (K::picks) {
-            const int first = tile.in_span * (PANEL_K / K::pick_weights); /* pick of the span */
-            pick = *(const uint2 *)(tile.tail + first / 8 * PANEL_LINE);
-            const int down = (first % 8 + (K::pick_weights == 8 ? 2 : 1) * q) * K::pick_bits;
-            pick.x >>= down, pick.y >>= down;
-        }
-        qfragment<K> w;
-        w.take(lines + t / K::tiles * Z::span_bytes + t % K::tiles * K::lines * PANEL_LINE, q, level, pick);
-#pragma unroll
-        for (int n = 0; n < Z::n_tiles; n++) {
-            if (ROWS > 8 && n * 8 >= rows) continue;
-            int sum[K::sums][4];
-            tile.sums(w, codes + t * Z::codes_bytes, n, sum);
-            if constexpr (K::two) tile.totals(sum, n, to[n][0]);
-            else
-#pragma unroll
-                for (int i = 0; i < K::sums; i++)
-#pragma unroll
-                    for (int c = 0; c < 4; c++) to[n][i][c] = (float)sum[i][c];
-        }
-    }
-    __device__ __forceinline__ void chain(int t, const float sum[][Z::sums][4], float y[][Z::columns * 2]) const
-    {
-        const qtile<K, ROWS> tile = tile_at(t);
-#pragma unroll
-        for (int n = 0; n < Z::n_tiles; n++)
-            if (ROWS <= 8 || n * 8 < rows) tile.chain(sum[n], n, factor, y[n]);
-    }
-};
-
-template <int AT, int STAGE> __device__ __forceinline__ void qcopy_whole(const uint8_t *from, uint32_t to)
-{
-    if (AT + 512 <= STAGE || AT + (int)threadIdx.x % 32 * 16 < STAGE)
+    if constexpr (AT + 512 <= STAGE)
         asm volatile("cp.async.cg.shared.global [%0 + %2], [%1 + %2], 16;" ::"r"(to), "l"(from), "n"(AT) : "memory");
-    if constexpr (AT + 512 < STAGE) qcopy_whole<AT + 512, STAGE>(from, to);
+    else
+        asm volatile("{\n.reg .pred there;\nsetp.lt.s32 there, %3, %4;\n"
+                     "@there cp.async.cg.shared.global [%0 + %2], [%1 + %2], 16;\n}" ::"r"(to),
+                     "l"(from), "n"(AT), "r"(lane), "n"((STAGE - AT) / 16)
+                     : "memory");
+    if constexpr (AT + 512 < STAGE) qcopy_whole<AT + 512, STAGE>(from, to, lane);
 }
 
-/* Asks for a stage of which so many bytes are left; where fewer are than a stage has, zeros follow. An empty group where
- * none is. */
-template <int STAGE> __device__ __forceinline__ void qcopy(const uint8_t *from, int left, uint32_t to)
+/* Asks for a stage of which so many bytes are left; where fewer are than a stage has, zeros follow. */
+template <int STAGE> __device__ __forceinline__ void qcopy(const uint8_t *from, int left, uint32_t to, int lane)
 {
-    const int lane = (int)threadIdx.x % 32;
-    if (left >= STAGE) {
-        qcopy_whole<0, STAGE>(from, to);
-    } else if (left > 0) {
-        for (int i = 0; i + lane * 16 < STAGE; i += 512) {
-            const int size = i + lane * 16 < left ? 16 : 0;
-            asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to + i), "l"(size ? from + i : from), "r"(size)
-                         : "memory");
-        }
+    if (left >= STAGE) return qcopy_whole<0, STAGE>(from, to, lane);
+#pragma unroll 1
+    for (int i = 0; left > 0 && i + lane * 16 < STAGE; i += 512) {
+        const int size = i + lane * 16 < left ? 16 : 0;
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to + i), "l"(size ? from + i : from), "r"(size)
+                     : "memory");
     }
-    asm volatile("cp.async.commit_group;" ::: "memory");
 }
-
-extern __shared__ __align__(16) uint8_t qdecode_shared[];
+__device__ __forceinline__ void qcopy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 template <class K, int ROWS> __device__ __forceinline__ void qdecode(const qdecode_args &a)
 {
     typedef qshape<K, ROWS> Z;
-    __shared__ __align__(16) int8_t level[256];
-    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, g = lane / 4, q = lane % 4;
-    const int live = *a.live, turn = warp % a.share, warps = (int)blockDim.x / 32;
-    const int panel = (int)blockIdx.y * (warps / a.share) + warp / a.share;
+    __shared__ __align__(16) int8_t level[256 + 128]; /* and zeros */
+    const int warp = (int)(threadIdx.x / 32), lane = (int)(threadIdx.x % 32), g = (int)(threadIdx.x % 32 / 4),
+              q = (int)(threadIdx.x % 4), warps = (int)(blockDim.x / 32);
+    const int live = *a.live, turn = (int)((unsigned)warp % (unsigned)a.share);
+    const int panel = (int)(blockIdx.y * ((unsigned)warps / (unsigned)a.share) + (unsigned)warp / (unsigned)a.share);
     const int left = live - (int)blockIdx.x * ROWS;
     const qrows r = a.table ? qrows_of_expert<ROWS>(a.table, live)
                             : qrows{(int)blockIdx.x * ROWS, left < ROWS ? left : ROWS, 0};
@@ -411,23 +149,38 @@ template <class K, int ROWS> __device__ __forceinline__ void qdecode(const qdeco
         if (i < a.parts && panel >= a.part[i].panel0) of = a.part[i];
     int own = panel - of.panel0;
     if (a.end.n) {
-        of = a.part[panel % GATED_PANELS / (GATED_PANELS / 2)];
-        own = panel / GATED_PANELS * (GATED_PANELS / 2) + panel % (GATED_PANELS / 2);
+        const unsigned p = (unsigned)panel;
+        of = a.part[p % GATED_PANELS / (GATED_PANELS / 2)];
+        own = (int)(p / GATED_PANELS * (GATED_PANELS / 2) + p % (GATED_PANELS / 2));
     }
     const int64_t n0 = (int64_t)own * PANEL_ROWS;
-    const uint64_t number = (uint64_t)r.expert * (uint64_t)(of.n / PANEL_ROWS) + (uint64_t)own;
-    const int tiles = (int)((a.cols + PANEL_K - 1) / PANEL_K), stages = (tiles + Z::tiles - 1) / Z::tiles;
+    const uint64_t number = (uint64_t)r.expert * ((uint64_t)of.n / PANEL_ROWS) + (uint64_t)own;
+    const int tiles = (int)((uint32_t)(a.cols + PANEL_K - 1) / PANEL_K),
+              stages = (int)((unsigned)(tiles + Z::tiles - 1) / Z::tiles);
     const int last = panel < a.panels ? stages : 0; /* stages of this warp's panel */
     float *carry = (float *)(qdecode_shared + warps * Z::depth * Z::stage); /* [warp][carried][lane] */
     const int chunk = (int)(a.shared - warps * Z::warp_bytes) / Z::stage_bytes; /* stages of activations */
     uint8_t *codes = (uint8_t *)(carry + warps * Z::carried * 32);
     uint32_t *word = (uint32_t *)(codes + chunk * Z::tiles * Z::codes_bytes);
-    /* The next stage to ask for, and what is left of the panel from there on. */
+    /* The next stage to ask for, one ring behind stage s; before stage `whole` it is all there. */
     const uint8_t *from = of.w + number * of.stride + turn * Z::stage + lane * 16;
-    const int step = a.share * Z::stage;
-    int left_bytes = last ? (int)of.stride - turn * Z::stage : 0;
-    const uint32_t ring = (uint32_t)__cvta_generic_to_shared(qdecode_shared) + warp * Z::depth * Z::stage + lane * 16;
-    for (int i = 0; i < Z::depth; i++, from += step, left_bytes -= step) qcopy<Z::stage>(from, left_bytes, ring + i * Z::stage);
+    const int share = qkept(a.share), step = qkept(share * Z::stage), first = warp * Z::depth * Z::stage;
+    const uint32_t ring = (uint32_t)qkept((int)__cvta_generic_to_shared(qdecode_shared) + first + lane * 16);
+    const int whole = qkept((last ? (int)((uint32_t)of.stride / Z::stage) : 0) - Z::depth * share);
+    if (turn - share < whole) {
+#pragma unroll
+        for (int i = 0; i < Z::depth; i++, from += step) {
+            qcopy_whole<0, Z::stage>(from, ring + i * Z::stage, lane);
+            qcopy_commit();
+        }
+    } else {
+#pragma unroll 1
+        for (int i = 0; i < Z::depth; i++, from += step) {
+            const int there = last ? (int)of.stride - (turn + i * share) * Z::stage : 0;
+            qcopy<Z::stage>(from, there, ring + i * Z::stage, lane);
+            qcopy_commit();
+        }
+    }
     const uint32_t *levels = (const uint32_t *)level;
     uint32_t table[4];
     if constexpr (K::looks) {
@@ -441,54 +194,81 @@ template <class K, int ROWS> __device__ __forceinline__ void qdecode(const qdeco
             levels = table;
         }
     }
-    const int64_t k0 = (int64_t)blockIdx.y * (warps / a.share) * PANEL_ROWS / a.head_rows * a.cols;
+    const int64_t row0 = (int64_t)blockIdx.y * (warps / a.share) * PANEL_ROWS;
+    const int64_t k0 = a.head_rows < INT64_MAX ? (int64_t)((uint32_t)row0 / (uint32_t)a.head_rows) * a.cols : 0;
     float y[Z::n_tiles][Z::columns * 2] = {};
     /* Where a lane's part is; bytes from one stage of the warp to its next. */
     constexpr int of_scales = K::two ? 4 : 2 * K::scale_bytes;
-    const uint8_t *const lines = qdecode_shared + qkept(warp * Z::depth * Z::stage + 8 * g);
-    const uint8_t *const tails = qdecode_shared + qkept(warp * Z::depth * Z::stage + of_scales * g);
-    const int codes_step = a.share * Z::tiles * Z::codes_bytes, word_step = a.share * Z::tiles * Z::row_words;
-    const int codes_lane = (ROWS == 1 ? 0 : g * qorder<K>::row_bytes) + q * qorder<K>::slots * 4;
+    const int lines = qkept(first + 8 * g + (Z::spans_once ? PANEL_LINE : Z::O::lane_line) * q);
+    int tails = qkept(first + of_scales * g);
+    const int codes_step = qkept(share * Z::tiles * Z::codes_bytes), word_step = qkept(share * Z::tiles * Z::row_words);
+    /* Stages after which the chain comes from another warp; before which it goes to one. */
+    const int taken = qkept(share > 1 ? 0 : INT32_MAX), given = qkept(share > 1 ? last - 1 : 0);
+    constexpr int words_lane = Z::spread ? Z::own * Z::row_words : ROWS == 1 ? 0 : Z::paired ? 4 : 2;
+    int codes_lane = (ROWS == 1 ? 0 : g * Z::O::row_bytes) + q * Z::O::slots * 4;
+    qspread<K> spread;
+    if constexpr (Z::spread) {
+        codes_lane += (Z::own == 2 ? g : Z::halves ? g / 4 * 2 : g / 2) * Z::codes_bytes;
+        if constexpr (Z::turns) codes_lane += g % 2 * Z::O::row_bytes;
+        if constexpr (Z::spans_once) codes_lane += q % 2 * 32 - q * Z::O::slots * 4;
+        const int all = (chunk < stages ? chunk : stages) * Z::tiles * Z::codes_bytes;
+        for (int i = (int)threadIdx.x * 16; Z::turns && i < all; i += (int)blockDim.x * 16)
+            *(uint4 *)(codes + i) = make_uint4(0, 0, 0, 0);
+        if (threadIdx.x < 32) ((uint32_t *)level)[64 + threadIdx.x] = 0;
+        spread.begin(lane, tiles, level + 256);
+        if constexpr (!K::two) tails = qkept(tails + spread.rest);
+        __syncthreads();
+    }
     int slot = 0, s = turn;
     for (int c0 = 0; c0 < stages; c0 += chunk) {
-        const int end = c0 + chunk < last ? c0 + chunk : last, t0 = c0 * Z::tiles;
+        const int end = qkept(c0 + chunk < last ? c0 + chunk : last), t0 = c0 * Z::tiles;
         const int filled = tiles - t0 < chunk * Z::tiles ? tiles - t0 : chunk * Z::tiles;
         if (c0) __syncthreads();
         qfill<K, ROWS>(a, r, k0 + (int64_t)t0 * PANEL_K, filled, codes, word);
         __syncthreads();
         const uint8_t *x = codes + qkept((s - c0) * Z::tiles * Z::codes_bytes + codes_lane);
-        const uint32_t *x_word = word + qkept((s - c0) * Z::tiles * Z::row_words + (ROWS == 1 ? 0 : 2 * q));
-        for (; s < end; s += a.share, x += codes_step, x_word += word_step) {
-            qwork<K, ROWS> work = {lines + slot, tails + slot, x, x_word, levels, a.factor, 0, r.rows, q};
-            if constexpr (K::tiles > 1) work.tiles = qkept(tiles - s * Z::tiles);
+        const uint32_t *x_word = word + qkept((s - c0) * Z::tiles * Z::row_words + words_lane * q);
+        for (; s < end; s += share, x += codes_step, x_word += word_step) {
+            qspread_work<K, ROWS> work = {{lines + slot, tails + slot, x, x_word, levels, a.factor, 0, r.rows, q},
+                                          Z::spread && s == spread.end};
+            if constexpr (Z::spread) spread.stage(x, work.ends);
+            if constexpr (K::tiles > 1 && (!Z::spread || K::two || K::picks)) work.tiles = qkept(tiles - s * Z::tiles);
             qcopy_wait<Z::depth - 1>();
             __syncwarp();
             if constexpr (K::two) work.take_scales();
+            constexpr int batch = Z::spread ? Z::round : Z::batch;
 #pragma unroll
-            for (int b = 0; b < Z::tiles; b += Z::batch) {
-                float sum[Z::batch][Z::n_tiles][Z::sums][4];
+            for (int b = 0; b < Z::tiles; b += batch) {
+                float sum[Z::spread ? Z::own : Z::batch][Z::n_tiles][Z::sums][4];
+                qfactor<K, ROWS> f[Z::spread ? Z::own : 1][Z::sums];
+                if constexpr (Z::spread) work.spread_sums(b, spread, sum, f);
+                else
 #pragma unroll
-                for (int t = b; t < b + Z::batch && t < Z::tiles; t++) work.sums(t, sum[t - b]);
-                if (b == 0 && a.share > 1 && s > 0) {
+                    for (int t = b; t < b + batch && t < Z::tiles; t++) work.sums(t, sum[t - b]);
+                if (b == 0 && s > taken) {
                     asm volatile("bar.sync %0, 64;" ::"r"(1 + warp) : "memory");
 #pragma unroll
                     for (int i = 0; i < Z::carried; i++)
                         y[i / (Z::columns * 2)][i % (Z::columns * 2)] = carry[(warp * Z::carried + i) * 32 + lane];
                 }
+                if constexpr (Z::spread) work.spread_chain(sum, f, spread.before, y[0]);
+                else
 #pragma unroll
-                for (int t = b; t < b + Z::batch && t < Z::tiles; t++)
-                    if (K::tiles == 1 || t < work.tiles) work.chain(t, sum[t - b], y); /* zeros follow the last tile */
+                    for (int t = b; t < b + batch && t < Z::tiles; t++)
+                        if (K::tiles == 1 || t < work.tiles) work.chain(t, sum[t - b], y); /* zeros follow the last tile */
             }
-            if (a.share > 1 && s + 1 < last) {
-                const int next = turn + 1 < a.share ? warp + 1 : warp - turn;
+            if (s < given) {
+                const int next = turn + 1 < share ? warp + 1 : warp - turn;
 #pragma unroll
                 for (int i = 0; i < Z::carried; i++)
                     carry[(next * Z::carried + i) * 32 + lane] = y[i / (Z::columns * 2)][i % (Z::columns * 2)];
                 asm volatile("bar.arrive %0, 64;" ::"r"(1 + next) : "memory");
             }
             __syncwarp();
-            qcopy<Z::stage>(from, left_bytes, ring + slot);
-            from += step, left_bytes -= step;
+            if (__builtin_expect(s < whole, 1)) qcopy_whole<0, Z::stage>(from, ring + slot, lane);
+            else qcopy<Z::stage>(from, (int)of.stride - (s + Z::depth * share) * Z::stage, ring + slot, lane);
+            qcopy_commit();
+            from += step;
             slot = slot + Z::stage < Z::depth * Z::stage ? slot + Z::stage : 0;
         }
     }

@@ -21,16 +21,20 @@
 enum { ORDER_HALVES, ORDER_QUARTERS, ORDER_ROW, ORDER_SIX };
 enum { WEAVE_NONE, WEAVE_NEXT, WEAVE_OTHER }; /* words 0 with 1, 2 with 3; 0 with 2, 1 with 3 */
 
-template <class K> struct qorder {
+/* ALONE: of one row of activations, whose sums are apart without instructions of their own (qdecode.cuh). */
+template <class K, bool ALONE> struct qorder {
+    static constexpr bool table3 = K::looks && K::bits == 3 && !K::picks; /* one table of eight */
     static constexpr int of = K::bits == 6                                       ? ORDER_SIX
+                              : ALONE && table3                                  ? ORDER_ROW
                               : K::apart == 16                                   ? ORDER_QUARTERS
                               : K::picks || (K::apart == 64 && K::bits && K::bits <= 2) ? ORDER_ROW
                                                                                  : ORDER_HALVES;
     static constexpr bool other = (K::picks && (K::bits == 2 || (K::bits == 3 && K::pick_weights == 16))) ||
-                                  (K::looks && K::bits == 3 && K::apart == 16);
+                                  (table3 && (ALONE || K::apart == 16));
     static constexpr int weave = !K::looks ? WEAVE_NONE : other ? WEAVE_OTHER : WEAVE_NEXT;
     static constexpr int slots = of == ORDER_SIX ? 8 : 4;
     static constexpr int row_bytes = 16 * slots; /* of a row of activations in shared memory, a tile */
+    static constexpr int lane_line = of == ORDER_HALVES && K::bits == 4 ? PANEL_LINE : 0; /* times q: the lane's first line */
 };
 
 /* Any function of three bits, for each of 32: that of the table LUT, of 0xf0, 0xcc and 0xaa. */
@@ -50,32 +54,40 @@ __device__ __forceinline__ uint32_t qbytes(uint32_t a, uint32_t b, uint32_t by)
     return to;
 }
 
-/* Where the words of quarter j of a tile of a row begin, in bytes; qorder_put: 16 columns to their places from there. */
-template <class K> __device__ __forceinline__ int qorder_at(int j)
+/* The same by a selector that is known. */
+template <int BY> __device__ __forceinline__ uint32_t qbytes(uint32_t a, uint32_t b)
 {
-    constexpr int of = qorder<K>::of;
+    uint32_t to;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(to) : "r"(a), "r"(b), "n"(BY));
+    return to;
+}
+
+/* Where the words of quarter j of a tile of a row begin, in bytes; qorder_put: 16 columns to their places from there. */
+template <class O> __device__ __forceinline__ int qorder_at(int j)
+{
+    constexpr int of = O::of;
     return 4 * (of == ORDER_HALVES ? 8 * (j % 2) + 2 * (j / 2) : of == ORDER_ROW ? 4 * j : of == ORDER_QUARTERS ? j : 2 * j);
 }
-template <class K> __device__ __forceinline__ void qorder_put(uint2 low, uint2 high, uint8_t *at)
+template <class O> __device__ __forceinline__ void qorder_put(uint2 low, uint2 high, uint8_t *at)
 {
     uint32_t x[4] = {low.x, low.y, high.x, high.y};
-    if constexpr (qorder<K>::weave != WEAVE_NONE) {
-        constexpr int next = qorder<K>::weave == WEAVE_NEXT ? 1 : 2, second = 3 - next;
+    if constexpr (O::weave != WEAVE_NONE) {
+        constexpr int next = O::weave == WEAVE_NEXT ? 1 : 2, second = 3 - next;
         const uint32_t w[4] = {x[0], x[1], x[2], x[3]};
         x[0] = qbytes(w[0], w[next], 0x5140), x[1] = qbytes(w[0], w[next], 0x7362);
         x[2] = qbytes(w[second], w[3], 0x5140), x[3] = qbytes(w[second], w[3], 0x7362);
-        if constexpr (qorder<K>::of == ORDER_QUARTERS && next == 2) { /* as lanes shift: by 0, 2, 16, 18 bits */
+        if constexpr (O::of == ORDER_QUARTERS && next == 2) { /* as lanes shift: by 0, 2, 16, 18 bits */
             const uint32_t y = x[1];
             x[1] = x[2], x[2] = y;
         }
     }
     uint32_t *to = (uint32_t *)at;
-    if constexpr (qorder<K>::of == ORDER_HALVES) {
+    if constexpr (O::of == ORDER_HALVES) {
         *(uint2 *)to = make_uint2(x[0], x[1]);
         *(uint2 *)(to + 4) = make_uint2(x[2], x[3]);
-    } else if constexpr (qorder<K>::of == ORDER_ROW) {
+    } else if constexpr (O::of == ORDER_ROW) {
         *(uint4 *)to = make_uint4(x[0], x[1], x[2], x[3]);
-    } else if constexpr (qorder<K>::of == ORDER_QUARTERS) {
+    } else if constexpr (O::of == ORDER_QUARTERS) {
 #pragma unroll
         for (int q = 0; q < 4; q++) to[4 * q] = x[q];
     } else {
@@ -98,6 +110,13 @@ __device__ __forceinline__ void qlook16_both(const uint32_t *level, uint32_t nib
     high = qbytes(qbytes(level[0], level[1], at >> 16), qbytes(level[2], level[3], at >> 16), upper >> 16);
 }
 
+/* Pairs of 11 levels, p = low + 11 high, below 128: sixteen times what is high. */
+__device__ __forceinline__ uint32_t qpair_high(uint32_t p)
+{
+    const uint32_t even = (p & 0x007f007fu) * 373u, odd = (p >> 8 & 0x007f007fu) * 373u; /* 4096 p / 11, as exactly as needed */
+    return qbytes<0x7351>(even, odd) & 0xf0f0f0f0u;
+}
+
 /* Both codes of pairs of 11 levels. */
 __device__ __forceinline__ void qpair(uint32_t p, uint32_t &low, uint32_t &high)
 {
@@ -108,10 +127,11 @@ __device__ __forceinline__ void qpair(uint32_t p, uint32_t &low, uint32_t &high)
 }
 
 /* A lane's words of a tile: slots of rows 2 g (x) and 2 g + 1 (y). */
-template <class K> struct qfragment {
-    uint2 slot[qorder<K>::slots];
+template <class K, bool ALONE> struct qfragment {
+    typedef qorder<K, ALONE> O;
+    uint2 slot[O::slots];
 
-    /* tile: of the lane's rows in its first line. */
+    /* tile: of the lane's rows in its first line; of the lane's first line (lane_line). */
     static __device__ __forceinline__ uint2 line(const uint8_t *tile, int j) { return *(const uint2 *)(tile + j * PANEL_LINE); }
     template <class F> static __device__ __forceinline__ uint2 both(uint2 w, F f) { return make_uint2(f(w.x), f(w.y)); }
 
@@ -132,6 +152,10 @@ template <class K> struct qfragment {
         p[1] = q < 3 ? both(p[1], [](uint32_t w) { return w & 0x7f7f7f7fu; }) : last;
 #pragma unroll
         for (int h = 0; h < 2; h++) {
+            if constexpr (ALONE) { /* the pairs themselves */
+                slot[2 * h] = p[h], slot[2 * h + 1] = both(p[h], qpair_high);
+                continue;
+            }
             qpair(p[h].x, slot[2 * h].x, slot[2 * h + 1].x);
             qpair(p[h].y, slot[2 * h].y, slot[2 * h + 1].y);
         }
@@ -147,11 +171,11 @@ template <class K> struct qfragment {
         }
     }
     /* Nibbles of two words side by side, as a line of 4 bits has them, in the order of the tile. */
-    __device__ __forceinline__ void take_four(const uint8_t *tile, int q, const uint32_t *level)
+    __device__ __forceinline__ void take_four(const uint8_t *tile, const uint32_t *level)
     {
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            const uint2 w = line(tile, 4 * h + q);
+            const uint2 w = line(tile, 4 * h);
             if constexpr (K::looks) {
                 qlook16_both(level, w.x, slot[2 * h].x, slot[2 * h + 1].x);
                 qlook16_both(level, w.y, slot[2 * h].y, slot[2 * h + 1].y);
@@ -232,6 +256,23 @@ template <class K> struct qfragment {
                 return v >> 2 * i & 0x03030303u;
             });
     }
+    /* Of words i and i + 2 of a row what prmt takes: of their third bits 0 and 2 come to 2 and 6. */
+    static __device__ __forceinline__ uint32_t of_eight(uint32_t w, uint32_t third, int i)
+    {
+        return qand_or((third >> i & 0x05050505u) * 20u, 0x44444444u, w >> 2 * i & 0x33333333u);
+    }
+    /* One line and bits of another, by a table of eight. */
+    __device__ __forceinline__ void take_eight(const uint8_t *tile, int q, const uint32_t *level)
+    {
+        const uint2 w = line(tile, q), more = line(tile, 4 + q / 2);
+        const uint2 third = make_uint2(more.x >> q % 2 * 4, more.y >> q % 2 * 4);
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const uint32_t x = of_eight(w.x, third.x, i), y = of_eight(w.y, third.y, i);
+            slot[2 * i] = make_uint2(qbytes(level[0], level[1], x), qbytes(level[0], level[1], y));
+            slot[2 * i + 1] = make_uint2(qbytes(level[0], level[1], x >> 16), qbytes(level[0], level[1], y >> 16));
+        }
+    }
     /* As take_row, by the tables that were picked: pick has the words of both rows, table is in shared memory. */
     __device__ __forceinline__ void take_picked(const uint8_t *tile, int q, uint2 pick, const uint32_t *table)
     {
@@ -269,9 +310,7 @@ template <class K> struct qfragment {
                     const uint32_t at = w >> 4 * i;
                     by = qand_or((third >> 2 * i & 0x03030303u) * 36u, 0x44444444u,
                                  qand_or(at << 2, 0x30303030u, at & 0x03030303u));
-                } else { /* words i and i + 2: bits 0 and 2 come to 2 and 6 */
-                    by = qand_or((third >> i & 0x05050505u) * 20u, 0x44444444u, w >> 2 * i & 0x33333333u);
-                }
+                } else by = of_eight(w, third, i);
                 to[2 * i] = qbytes(t.x, t.y, by), to[2 * i + 1] = qbytes(t.x, t.y, by >> 16);
             }
         }
@@ -284,11 +323,12 @@ template <class K> struct qfragment {
             for (int i = 0; i < 4; i++) slot[i] = line(tile, 8 * (i / 2) + 2 * q + i % 2);
         } else if constexpr (K::bits == 0) take_pairs(tile, q);
         else if constexpr (K::bits == 6) take_six(tile, q);
+        else if constexpr (ALONE && O::table3) take_eight(tile, q, level);
         else if constexpr (K::apart == 16) take_quarters(tile, q, level);
         else if constexpr (K::picks) take_picked(tile, q, pick, level);
         else if constexpr (K::bits == 5) take_five(tile, q);
-        else if constexpr (K::bits == 4) take_four(tile, q, level);
-        else if constexpr (qorder<K>::of == ORDER_ROW) take_row(tile, q);
+        else if constexpr (K::bits == 4) take_four(tile, level);
+        else if constexpr (O::of == ORDER_ROW) take_row(tile, q);
         else take_few(tile, q, level);
     }
 };

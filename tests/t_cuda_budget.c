@@ -11,17 +11,17 @@ static const struct {
     dtype type;
     double share[2];
 } rows[] = {
-    {DTYPE_Q8_0, {0.24, 0.30}},   {DTYPE_Q4_0, {0.42, 0.53}},   {DTYPE_Q8_B32, {0.26, 0.33}},
-    {DTYPE_Q8_B64, {0.27, 0.35}}, {DTYPE_Q6_B64, {0.51, 0.60}}, {DTYPE_Q5_B64, {0.47, 0.53}},
-    {DTYPE_Q4_B32, {0.50, 0.61}}, {DTYPE_Q4_B64, {0.38, 0.46}}, {DTYPE_Q3H_B64, {0.97, 1.05}},
-    {DTYPE_Q3_B32, {0.77, 0.92}}, {DTYPE_Q2_B32, {0.76, 0.96}}, {DTYPE_Q5_0, {0.50, 0.59}},
-    {DTYPE_Q5_1, {0.52, 0.62}},   {DTYPE_Q8_F32, {0.21, 0.27}}, {DTYPE_Q8_K, {0.20, 0.26}},
-    {DTYPE_TQ2_0, {0.68, 0.81}},  {DTYPE_Q1_0, {1.29, 1.52}},   {DTYPE_IQ4_NL, {0.64, 0.75}},
-    {DTYPE_MXFP4, {0.95, 1.06}},  {DTYPE_NVFP4, {1.05, 1.25}},  {DTYPE_Q2_K, {1.18, 1.49}},
-    {DTYPE_Q3_K, {0.95, 1.12}},   {DTYPE_Q4_K, {0.48, 0.61}},   {DTYPE_Q5_K, {0.50, 0.61}},
-    {DTYPE_Q6_K, {0.47, 0.57}},   {DTYPE_IQ4_XS, {0.70, 0.79}}, {DTYPE_IQ2_XXS, {0.92, 1.05}},
-    {DTYPE_IQ2_XS, {1.09, 1.26}}, {DTYPE_Q4_T, {0.81, 0.88}},   {DTYPE_Q3H_T, {1.01, 1.09}},
-    {DTYPE_Q3_T, {0.93, 1.02}},   {DTYPE_Q2_T, {1.07, 1.19}},
+    {DTYPE_Q8_0, {0.20, 0.25}},   {DTYPE_Q4_0, {0.32, 0.48}},   {DTYPE_Q8_B32, {0.22, 0.29}},
+    {DTYPE_Q8_B64, {0.23, 0.30}}, {DTYPE_Q6_B64, {0.43, 0.55}}, {DTYPE_Q5_B64, {0.42, 0.49}},
+    {DTYPE_Q4_B32, {0.45, 0.56}}, {DTYPE_Q4_B64, {0.30, 0.40}}, {DTYPE_Q3H_B64, {0.76, 0.99}},
+    {DTYPE_Q3_B32, {0.62, 0.88}}, {DTYPE_Q2_B32, {0.72, 0.93}}, {DTYPE_Q5_0, {0.46, 0.55}},
+    {DTYPE_Q5_1, {0.48, 0.58}},   {DTYPE_Q8_F32, {0.17, 0.23}}, {DTYPE_Q8_K, {0.14, 0.23}},
+    {DTYPE_TQ2_0, {0.51, 0.74}},  {DTYPE_Q1_0, {0.80, 1.42}},   {DTYPE_IQ4_NL, {0.55, 0.71}},
+    {DTYPE_MXFP4, {0.65, 1.01}},  {DTYPE_NVFP4, {0.76, 1.22}},  {DTYPE_Q2_K, {0.75, 1.40}},
+    {DTYPE_Q3_K, {0.71, 1.05}},   {DTYPE_Q4_K, {0.36, 0.55}},   {DTYPE_Q5_K, {0.40, 0.57}},
+    {DTYPE_Q6_K, {0.43, 0.53}},   {DTYPE_IQ4_XS, {0.60, 0.74}}, {DTYPE_IQ2_XXS, {0.68, 0.99}},
+    {DTYPE_IQ2_XS, {0.68, 1.22}}, {DTYPE_Q4_T, {0.70, 0.84}},   {DTYPE_Q3H_T, {0.79, 1.07}},
+    {DTYPE_Q3_T, {0.69, 1.00}},   {DTYPE_Q2_T, {0.77, 1.15}},
 };
 
 static void kernels_keep_to_the_rate_of_memory(void **unused)
