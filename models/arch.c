@@ -17,6 +17,16 @@ const char *arch_name(const ckpt *c, const json *config)
     return json_str(json_first(json_get(j, "architectures")), json_str(json_get(j, "model_type"), "unknown"));
 }
 
+/* "Qwen2Model" is the network of "Qwen2ForCausalLM" without its head. */
+static bool is_body(span listed, const char *name)
+{
+    const size_t n = strlen(name);
+    if (n <= 5 || strcmp(name + n - 5, "Model") != 0 || listed.n <= n - 5 || memcmp(listed.p, name, n - 5) != 0)
+        return false;
+    const span rest = span_of(listed.p + n - 5, listed.n - (n - 5));
+    return span_starts(rest, "For") || span_is(rest, "LMHeadModel") || span_is(rest, "MTModel");
+}
+
 /* "expert_count": whether the file has NAME.expert_count above zero; "expert_count=2": whether it is 2 (absent: 0). */
 static bool key_holds(span key, const char *name, const json *file)
 {
@@ -32,7 +42,7 @@ static bool word_fits(span word, const char *name, const json *keyed)
 {
     span first = {0}, rest = word, key;
     split_next(&rest, '+', &first);
-    if (!keyed || !rest.n) return !keyed && span_is(word, name);
+    if (!keyed || !rest.n) return !keyed && (span_is(word, name) || is_body(word, name));
     bool fits = span_is(first, name);
     while (fits && split_next(&rest, '+', &key)) fits = key_holds(key, name, keyed);
     return fits;
@@ -109,8 +119,10 @@ int arch_find(const ckpt *c, const json *config, char *out, size_t cap, err *e)
         for (const json *a = json_first(json_get(j, "architectures")); a && !found; a = json_next(a))
             found = find_arch("", json_str(a, ""), NULL, out, cap, e);
         const char *type = json_str(json_get(j, "model_type"), "");
-        found = found > 0 ? narrow_type(type, out, cap, e) : found ? found : find_arch("", type, NULL, out, cap, e);
-        for (const json *m = json_first(j); m && !found; m = json_next(m)) /* a key that only one family has */
+        const bool named = json_first(json_get(j, "architectures"));
+        if (found > 0) found = narrow_type(type, out, cap, e);
+        else if (!found && !named) found = find_arch("", type, NULL, out, cap, e);        /* no class says otherwise */
+        for (const json *m = named ? NULL : json_first(j); m && !found; m = json_next(m)) /* one that one family has */
             found = find_arch("has:", json_key(m), NULL, out, cap, e);
     }
     if (found) return found > 0 ? OK : found;
@@ -119,6 +131,14 @@ int arch_find(const ckpt *c, const json *config, char *out, size_t cap, err *e)
             e, ERR_NOT_FOUND,
             "%s: no config.json beside it says what it is: give --spec FILE (two lines: [model] base = NAME)",
             ckpt_path(c));
+    char kind[64];
+    const char *type = json_str(json_get(j, "model_type"), "");
+    if (!ckpt_describes_itself(c) && find_arch("", type, NULL, kind, sizeof kind, NULL) > 0)
+        return err_set(e, ERR_NOT_FOUND,
+                       "%s: no built-in spec is for the class '%.80s'; its model_type '%.40s' is that of %s.ini, which "
+                       "computes other classes: where it is right all the same, two lines of --spec FILE say so: "
+                       "[model] base = %s",
+                       ckpt_path(c), name, type, kind, kind);
     return err_set(e, ERR_NOT_FOUND,
                    "%s: no built-in spec is for the architecture '%.80s' (inferflow spec list); "
                    "`inferflow spec derive --model PATH` starts one for --spec FILE",

@@ -241,16 +241,22 @@ static int name_values(const opened *o, err *e)
     return ckpt_describes_itself(c) ? err_wrap(e, "%s", ckpt_path(c)) : err_wrap(e, "%s/config.json", ckpt_dir(c));
 }
 
-/* Keys that other families read, and this spec does not. The spec in a file that this program wrote stands alone. */
-static void warn_of_lost_keys(const opened *o)
+/* Keys that the spec does not read. The spec in a file that this program wrote stands alone. */
+static int judge_keys(const opened *o, const char *ignored, err *e)
 {
-    buf lost = {0};
+    buf unknown = {0};
     const ckpt *c = o->m.weights;
-    const json *config = o->config ? o->config : ckpt_config(c);
-    if (!ckpt_own_spec(c) && !ckpt_keys_have_arch(c) && spec_lost_keys(o->m.resolved, config, &lost))
-        log_line(LOG_WARN, "%s: keys of its configuration that %s does not read, though other specs do: %s",
-                 ckpt_path(c), o->m.resolved->file, buf_cstr(&lost));
-    buf_free(&lost);
+    const bool own = !o->config && ckpt_describes_itself(c);
+    const judged_keys of = {o->config ? o->config : ckpt_config(c), own ? ckpt_source(c) : "hf",
+                            own && ckpt_keys_have_arch(c) ? ckpt_arch(c) : NULL};
+    if (ckpt_own_spec(c)) return OK;
+    int rc = spec_judge_keys(o->m.resolved, &of, ignored, &unknown, e);
+    if (rc) err_wrap(e, "%s", ckpt_path(c));
+    else if (unknown.n)
+        log_line(LOG_WARN, "%s: %s does not read these keys, and no other spec does: %s", ckpt_path(c),
+                 o->m.resolved->file, buf_cstr(&unknown));
+    buf_free(&unknown);
+    return rc;
 }
 
 /* The program's identity, with all that its spec says of how texts become tokens. */
@@ -289,7 +295,7 @@ static int fill_model(opened *o, const model_options *opt, err *e)
     if ((rc = spec_path(m->resolved, "tokenizer", "path", &m->tokenizer_path, e))) return rc;
     m->tokenizer_pre = spec_text(m->resolved, "tokenizer", "pre");
     if (!m->name) return err_memory(e, "a model");
-    warn_of_lost_keys(o);
+    if ((rc = judge_keys(o, opt->ignored_keys, e))) return rc;
     rc = build_program(&m->prog, m->resolved, o->values, m->weights, &build, e);
     if (rc) return name_values(o, e);
     rc = read_ids(o, "eos", m->eos, (int)(sizeof m->eos / sizeof *m->eos), &m->n_eos, e);

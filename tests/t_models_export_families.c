@@ -91,7 +91,9 @@ static bool same_value(const json *a, const json *b)
 {
     if (json_type(a) != json_type(b)) return false;
     if (json_type(a) == JSON_NUMBER) return fabs(json_num(a, 0) - json_num(b, 0)) <= 1e-6 * fabs(json_num(a, 0));
-    if (json_type(a) == JSON_STRING) return strcmp(json_str(a, ""), json_str(b, "")) == 0;
+    if (json_type(a) == JSON_STRING) /* of Gemma 1 the first means the second */
+        return strcmp(json_str(a, ""), json_str(b, "")) == 0 ||
+               (strcmp(json_str(a, ""), "gelu") == 0 && strcmp(json_str(b, ""), "gelu_pytorch_tanh") == 0);
     if (json_type(a) == JSON_BOOL) return json_bool(a, false) == json_bool(b, false);
     const json *q = json_first(b);
     for (const json *p = json_first(a); p; p = json_next(p), q = json_next(q))

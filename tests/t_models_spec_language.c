@@ -5,7 +5,9 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "models/compile/build.h"
+#include "models/compile/spec_unknown.h"
 #include "models/compile/spec_unread.h"
+#include "models/compile/spec_unused.h"
 #include "models/compile/module.h"
 #include "models/spec/config_eval.h"
 #include "models/spec/spec_load.h"
@@ -407,45 +409,65 @@ static void keys_nobody_reads(void **unused)
     spec_free(s);
 }
 
-static void expect_keys(const char *base, const char *config, const char *unread, const char *lost)
+static void expect_keys(const char *base, const char *config, const char *unread)
 {
     spec *s;
     json *j;
-    buf b = {0}, c = {0};
+    buf b = {0};
     err e = {0};
     char text[100];
     snprintf(text, sizeof text, "[model]\nbase = %s\n[config]\neps = 1\n", base);
-    assert_ok(spec_parse(&s, span_str(text), "t.ini", "", NULL, &e), &e);
+    assert_ok(spec_parse(&s, span_str(text), "t.ini", ".", NULL, &e), &e);
     assert_ok(json_parse(&j, span_str(config), "config.json", &e), &e);
     assert_true(spec_unread_keys(s, j, &b) == (*unread != 0));
     assert_string_equal(buf_cstr(&b), unread);
-    assert_true(spec_lost_keys(s, j, &c) == (*lost != 0));
-    assert_string_equal(buf_cstr(&c), lost);
     json_free(j);
     buf_free(&b);
-    buf_free(&c);
     spec_free(s);
 }
 
-/* Keys inside objects, and which of those that are not read other families read. */
-static void keys_that_are_lost(void **unused)
+/* Keys inside objects; one that the user's file says instead. */
+static void keys_inside_objects(void **unused)
 {
     (void)unused;
     static const char nested[] = "{\"hidden_size\": 8, \"rope_parameters\": {\"full_attention\": {\"rope_theta\": 5e5, "
                                  "\"rope_type\": \"default\"}}}";
-    expect_keys("llama", nested, "rope_parameters.full_attention.rope_theta, rope_parameters.full_attention.rope_type",
-                "rope_parameters.full_attention.rope_theta");
-    expect_keys("gemma3", nested, "", "");
+    expect_keys("llama", nested, "rope_parameters.full_attention.rope_theta");
+    expect_keys("gemma3", nested, "");
     expect_keys("llama",
                 "{\"hidden_size\": 8, \"rope_scaling\": {\"factor\": 2, \"attn_factor\": 3}, \"rms_norm_eps\": 1,"
-                "\"sliding_window\": 7, \"pad_token_id\": 1, \"logit_scale\": 0, \"initializer_range\": 0.1, "
-                "\"embedding_multiplier\": null, \"vision\": {\"hidden_size\": 3}, \"layer_rope_theta\": [1, 2]}",
-                "rope_scaling.attn_factor, sliding_window, pad_token_id, logit_scale, initializer_range, "
-                "embedding_multiplier, vision, "
-                "layer_rope_theta",
-                "sliding_window, layer_rope_theta");
-    expect_keys("llama", "{\"sliding_window\": 7}", "sliding_window",
-                ""); /* a spec that reads nothing of it stands alone */
+                "\"sliding_window\": 7, \"vision\": {\"hidden_size\": 3}}",
+                "rope_scaling.attn_factor, sliding_window, vision");
+}
+
+/* What a file of the user says and nothing uses, in its base as well; what would hold for no layer. */
+static void lines_without_effect(void **unused)
+{
+    (void)unused;
+    const char *base = temp_path("base.ini");
+    char text[400];
+    static const struct {
+        const char *base, *own, *said;
+    } all[] = {
+        {"[model]\nbase = llama\n[config]\ntemper = 2\n", "", "base.ini:4: [config] nothing uses the name 'temper'"},
+        {"[model]\nbase = bart\n", "[layer odd]\nwhere = i % 2 == 1\nenc.ffn = bias = false\n",
+         "t.ini:5: [layer odd] enc.ffn: classes of layers are the decoder's; an encoder's layers are alike, as "
+         "[network] "
+         "says"}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        spec *s;
+        err e = {0};
+        FILE *f = fopen(base, "w");
+        assert_non_null(f);
+        fputs(all[i].base, f);
+        fclose(f);
+        snprintf(text, sizeof text, "[model]\nbase = %s\n%s", base, all[i].own);
+        assert_ok(spec_parse(&s, span_str(text), "t.ini", ".", NULL, &e), &e);
+        assert_int_equal(spec_check_unused(s, &e), ERR_SPEC);
+        assert_non_null(strstr(e.msg, all[i].said));
+        spec_free(s);
+    }
+    unlink(base);
 }
 
 /* Names that stand for nothing: behind dots, before |, in where and in options. */
@@ -520,7 +542,8 @@ int main(void)
         cmocka_unit_test(builtin_specs),
         cmocka_unit_test(null_is_not_absent),
         cmocka_unit_test(keys_nobody_reads),
-        cmocka_unit_test(keys_that_are_lost),
+        cmocka_unit_test(keys_inside_objects),
+        cmocka_unit_test(lines_without_effect),
         cmocka_unit_test(names_of_nothing),
         cmocka_unit_test(memory_runs_out),
     };

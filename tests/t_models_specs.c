@@ -432,8 +432,9 @@ static void model_type_narrows_the_class(void **unused)
         float eps;
     } all[] = {{"LlamaForCausalLM", "internlm3", 1e-5f},
                {"LlamaForCausalLM", "llama", 1e-6f},
-               {"LlamaForCausalLM", "gpt2", 1e-6f}, /* no kind of Llama */
-               {"NoSuchForCausalLM", "internlm3", 1e-5f}};
+               {"LlamaModel", "llama", 1e-6f},
+               {"LlamaForCausalLM", "gpt2", 1e-6f},    /* no kind of Llama */
+               {"NoSuchForCausalLM", "internlm3", 0}}; /* nor of InternLM 3 */
     made m;
     add_llama(&m, 2);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
@@ -446,10 +447,16 @@ static void model_type_narrows_the_class(void **unused)
                  all[i].class, all[i].type);
         write_text(config, text);
         snprintf(text, sizeof text, "config = %s\n", config);
-        model *o = open_or_fail(&m, text);
-        assert_true(find_op(o->prog, OP_NORM, 0, 0)->u.norm.eps == all[i].eps);
-        model_close(o);
-        tidy();
+        if (all[i].eps > 0) {
+            model *o = open_or_fail(&m, text);
+            assert_true(find_op(o->prog, OP_NORM, 0, 0)->u.norm.eps == all[i].eps);
+            model_close(o);
+            tidy();
+        } else
+            expect(&m, text,
+                   "W: no built-in spec is for the class 'NoSuchForCausalLM'; its model_type 'internlm3' is that of "
+                   "internlm3.ini, which computes other classes: where it is right all the same, two lines of --spec "
+                   "FILE say so: [model] base = internlm3");
         unlink(config);
     }
 }
@@ -629,14 +636,14 @@ static void mistakes_are_told_together(void **unused)
     err e = {0};
     add_llama(&m, 2);
     prepare(&m, text);
-    assert_int_equal(spec_check(spec_path_text, NULL, &b, &e), ERR_SPEC);
+    assert_int_equal(spec_check(spec_path_text, NULL, NULL, &b, &e), ERR_SPEC);
     assert_string_equal(plain(e.msg), "S: 15 mistakes");
     assert_string_equal(plain(buf_cstr(&b)), want);
     /* one is the message itself, and loading tells the first */
     b.n = 0;
     e = (err){0};
     prepare(&m, NUMBERS "[network]\nffn = gatd\n");
-    assert_int_equal(spec_check(spec_path_text, NULL, &b, &e), ERR_SPEC);
+    assert_int_equal(spec_check(spec_path_text, NULL, NULL, &b, &e), ERR_SPEC);
     assert_string_equal(plain(e.msg), "S:15: ffn: there is no module 'gatd' (inferflow spec modules lists them)");
     assert_int_equal(b.n, 0);
     tidy();
@@ -657,7 +664,7 @@ static void texts(void **unused)
     made m;
     add_llama(&m, 2);
     prepare(&m, NUMBERS);
-    assert_ok(spec_check(spec_path_text, NULL, &b, &e), &e);
+    assert_ok(spec_check(spec_path_text, NULL, NULL, &b, &e), &e);
     assert_non_null(strstr(buf_cstr(&b), ": 2 layers, 20 tensors, "));
     tidy();
     buf_free(&b);

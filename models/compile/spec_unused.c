@@ -1,7 +1,8 @@
 /* spec_unused.c - keys of a spec that nothing uses: names of [config], slots and lines of [tensors] that no formula,
  * expression or option mentions. Most are misspelt, so each message has the nearest word that would be used.
  *
- * Only the opened file is judged: a base may hold more than one of its children needs. Mentions are looked for in the
+ * Of a base only the names of [config] in a file of the user are judged: a built-in one may hold more than one of its
+ * children needs. Mentions are looked for in the
  * texts, not in what was evaluated: the branch of a `?` that was not taken counts. */
 #include "models/compile/spec_unused.h"
 
@@ -187,19 +188,31 @@ static int check_options(const spec *s, const spec_slot *d, err *e)
     return mistake_noted(s->noted, rc, e);
 }
 
+static bool is_layers_encoder(const spec_slot *d)
+{
+    return strncmp(d->section, "layer ", 6) == 0 && strncmp(d->name, "enc.", 4) == 0;
+}
+
 int spec_check_unused(const spec *s, err *e)
 {
     int rc = OK;
     for (size_t i = 0; i < s->n_slot && !rc; i++) {
         const spec_slot *d = &s->slots[i];
         if (!d->own) continue;
-        rc = called(s, d->name, true) ? check_options(s, d, e) : mistake_noted(s->noted, unheard_slot(s, d, e), e);
+        if (is_layers_encoder(d))
+            rc = mistake_noted(s->noted,
+                               err_set(e, ERR_SPEC,
+                                       "%s: [%s] %s: classes of layers are the decoder's; an encoder's layers "
+                                       "are alike, as [network] says",
+                                       d->where, d->section, d->name),
+                               e);
+        else rc = called(s, d->name, true) ? check_options(s, d, e) : mistake_noted(s->noted, unheard_slot(s, d, e), e);
     }
     for (size_t i = 0; i < s->n && !rc; i++) {
         const spec_row *r = &s->rows[i];
-        if (r->depth) continue;
-        if (strcmp(r->section, "config") == 0 && !name_is_asked(s, r->key)) rc = unheard_name(r, e);
-        if (strcmp(r->section, "tensors") == 0 && !line_is_asked(s, r->key)) rc = unheard_line(s, r, e);
+        if (strcmp(r->section, "config") == 0 && (!r->depth || r->users) && !name_is_asked(s, r->key))
+            rc = unheard_name(r, e);
+        if (strcmp(r->section, "tensors") == 0 && !r->depth && !line_is_asked(s, r->key)) rc = unheard_line(s, r, e);
         rc = mistake_noted(s->noted, rc, e);
     }
     return rc;

@@ -18,19 +18,24 @@ static void write_unknown(const char *arch, buf *out)
     derive_plain(arch, 80, out);
 }
 
-static void write_start(const ckpt *c, const char *base, buf *out)
+/* `unread`: keys that no line reads. Without this line a model that has one which other specs read is refused. */
+static void write_start(const ckpt *c, const char *base, buf *unread, buf *out)
 {
     char *full = strcmp(ckpt_path(c), "builtin") == 0 ? NULL : realpath(ckpt_path(c), NULL);
     buf_printf(out, "[model]\nbase = %s\npath = %s\n", base, full ? full : ckpt_path(c));
+    if (unread->n)
+        buf_printf(
+            out, "# guessed: that these keys of the configuration, which no line reads, change nothing\nunread = %s\n",
+            buf_cstr(unread));
     free(full);
 }
 
-static int write_unread(ckpt *c, const char *base, buf *out, err *e)
+static int find_unread(ckpt *c, const char *base, buf *keys, err *e)
 {
     spec *s;
     int rc = spec_load_builtin(&s, base, e);
     if (rc) return rc;
-    if (!ckpt_keys_have_arch(c)) derive_unread(s, ckpt_config(c), out);
+    if (!ckpt_keys_have_arch(c)) derive_unread(s, ckpt_config(c), keys);
     spec_free(s);
     return OK;
 }
@@ -65,8 +70,10 @@ static int from_family(ckpt *c, const char *arch, const family_fit *fits, size_t
     write_rivals(fits, n, true, "# the same computation by: ", out);
     if (write_rivals(fits, n, false, "# these fit as well and compute something else: ", out))
         buf_str(out, "# compare logits with a reference before believing it (inferflow eval logits)\n");
-    int rc = write_unread(c, f->name, out, e);
-    write_start(c, f->name, out);
+    buf unread = {0};
+    int rc = find_unread(c, f->name, &unread, e);
+    write_start(c, f->name, &unread, out);
+    buf_free(&unread);
     return rc;
 }
 
@@ -77,25 +84,26 @@ static int does_not_load(const char *why, err *e)
 
 static int from_parts(ckpt *c, const char *arch, const parts *found, const family_fit *fits, size_t n, buf *out, err *e)
 {
-    buf text = {0}, unread = {0};
+    buf text = {0}, unread = {0}, whole = {0};
     char why[400];
     write_unknown(arch, out);
     buf_str(out, ", and none fits its tensors\n");
     if (n && fits[0].known)
         buf_printf(out, "# nearest by names: %s, which knows %u of %zu kinds of tensors; it does not fit: %s\n",
                    fits[0].name, fits[0].known, found->n, fits[0].why);
-    write_start(c, "llama", &text);
     err own = {0};
     int rc = derive_from_parts(c, found, &text, &own);
     bool family = rc && rc != ERR_MEMORY && n && fits[0].known;
     if (family) { /* an encoder beside a decoder, say: the nearest family is a better start than nothing */
         buf_printf(out, "# %s\n# what follows does NOT load yet: copy what differs from that family below\n", own.msg);
-        write_start(c, fits[0].name, out);
+        write_start(c, fits[0].name, &unread, out);
         rc = does_not_load(own.msg, e);
     } else if (rc) {
         err_set(e, rc, "%s", own.msg);
     } else {
-        if (derive_builds(c, buf_span(&text), &unread, why, sizeof why))
+        write_start(c, "llama", &unread, &whole);
+        buf_add(&whole, text.p, text.n);
+        if (derive_builds(c, buf_span(&whole), false, &unread, why, sizeof why))
             buf_str(
                 out,
                 "# what follows loads; compare logits with a reference before believing it (inferflow eval logits)\n");
@@ -103,28 +111,29 @@ static int from_parts(ckpt *c, const char *arch, const parts *found, const famil
             buf_printf(out, "# what follows does NOT load yet: %s\n", why);
             rc = does_not_load(why, e);
         }
-        buf_add(out, unread.p, unread.n);
+        write_start(c, "llama", &unread, out);
         buf_add(out, text.p, text.n);
     }
     buf_free(&text);
     buf_free(&unread);
+    buf_free(&whole);
     return rc;
 }
 
 /* The model has a built-in family, which need not take this one: a shape or a key may be wrong. */
 static int from_its_own(ckpt *c, const char *base, buf *out, err *e)
 {
-    buf text = {0}, unread = {0};
+    buf text = {0}, unread = {0}, none = {0};
     char why[400];
-    write_start(c, base, &text);
-    const bool loads = derive_builds(c, buf_span(&text), &unread, why, sizeof why);
+    write_start(c, base, &none, &text);
+    const bool loads = derive_builds(c, buf_span(&text), true, &unread, why, sizeof why);
     if (loads) buf_printf(out, "# %s is a built-in family: the model runs without this file\n", base);
     else buf_printf(out, "# %s is its built-in family; what follows does NOT load yet: %s\n", base, why);
-    int rc = write_unread(c, base, out, e);
+    if (unread.n) buf_printf(out, "# keys of the configuration that it does not read: %s\n", buf_cstr(&unread));
     buf_add(out, text.p, text.n);
     buf_free(&text);
     buf_free(&unread);
-    return rc ? rc : loads ? OK : does_not_load(why, e);
+    return loads ? OK : does_not_load(why, e);
 }
 
 int spec_derive(ckpt *c, buf *out, err *e)

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "models/compile/build.h"
 #include "models/compile/module.h"
+#include "models/compile/spec_unread.h"
 #include "models/derive/derive_write.h"
 #include "models/spec/spec_split.h"
 #include "models/spec/spec_load.h"
@@ -155,8 +156,9 @@ static int build_once(ckpt *c, spec *s, uint8_t hash[SHA256_BYTES], uint32_t *we
     return rc;
 }
 
-bool derive_builds(ckpt *c, span text, buf *unread, char *why, size_t cap)
+bool derive_builds(ckpt *c, span text, bool judged, buf *unread, char *why, size_t cap)
 {
+    buf unknown = {0};
     spec *s;
     config_sources from;
     uint8_t hash[SHA256_BYTES];
@@ -167,6 +169,9 @@ bool derive_builds(ckpt *c, span text, buf *unread, char *why, size_t cap)
         rc = build_sources(&from, c, NULL, &e);
         if (!rc) rc = build_once(c, s, hash, &weights, &from, &e);
         derive_unread(s, from.hf, unread);
+        if (!rc && judged)
+            rc = spec_judge_keys(s, &(judged_keys){.config = from.hf, .source = "hf"}, NULL, &unknown, &e);
+        buf_free(&unknown);
         spec_free(s);
     }
     snprintf(why, cap, "%s", e.msg);

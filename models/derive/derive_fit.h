@@ -17,5 +17,6 @@ typedef struct family_fit {
 
 /* Tries every built-in spec; *out belongs to the caller (mem_free), best first. */
 int derive_fits(ckpt *c, const parts *found, family_fit **out, size_t *n, err *e);
-/* Whether the text of a spec builds for the checkpoint; else `why` gets the message. Appends derive_unread of it. */
-bool derive_builds(ckpt *c, span text, buf *unread, char *why, size_t cap);
+/* Whether the text of a spec builds for the checkpoint, and, `judged`, loses no key of it; else `why` gets the message.
+ * Appends derive_unread of it. */
+bool derive_builds(ckpt *c, span text, bool judged, buf *unread, char *why, size_t cap);

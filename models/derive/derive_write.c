@@ -503,35 +503,10 @@ void derive_plain(const char *text, size_t n, buf *out)
         buf_byte(out, (unsigned char)text[i] < 32 || text[i] == 127 ? '?' : (uint8_t)text[i]);
 }
 
-/* Keys of training and of files, which no computation reads. */
-static bool is_housekeeping(const char *key, size_t n)
-{
-    static const char *const words[] = {"dropout",       "initializer", "dtype",    "version",    "use_cache",
-                                        "architectures", "_name",       "auto_map", "model_type", "_token_id",
-                                        "pretraining",   "id2label",    "label2id", "output_",    "return_dict",
-                                        "chunk_size",    "problem_type"};
-    char one[64];
-    snprintf(one, sizeof one, "%.*s", (int)(n < 63 ? n : 63), key);
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strstr(one, words[i])) return true;
-    return false;
-}
-
-void derive_unread(const spec *s, const json *config, buf *out)
+void derive_unread(const spec *s, const json *config, buf *keys)
 {
     buf unread = {0};
-    int n = 0;
-    if (config && spec_unread_keys(s, config, &unread))
-        for (const char *p = buf_cstr(&unread); *p;) {
-            const char *end = strstr(p, ", ");
-            size_t k = end ? (size_t)(end - p) : strlen(p);
-            if (!is_housekeeping(p, k)) {
-                buf_str(out, n++ ? ", " : "# keys of the configuration that it does not read: ");
-                derive_plain(p, k, out);
-            }
-            p += k + (end ? 2 : 0);
-        }
-    if (n) buf_byte(out, '\n');
-    out->bad |= unread.bad;
+    if (config && spec_unread_keys(s, config, &unread)) derive_plain(buf_cstr(&unread), unread.n, keys);
+    keys->bad |= unread.bad;
     buf_free(&unread);
 }

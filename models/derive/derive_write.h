@@ -9,5 +9,6 @@ int derive_from_parts(ckpt *c, const parts *found, buf *out, err *e);
 
 /* Appends text of a file to a line of a comment; control characters become '?'. */
 void derive_plain(const char *text, size_t n, buf *out);
-/* Appends a comment with the keys of config.json that the spec does not read, except those of training and files. */
-void derive_unread(const spec *s, const json *config, buf *out);
+/* Appends the keys of config.json that the spec does not read, as spec_unread_keys does; control characters become
+ * '?'. */
+void derive_unread(const spec *s, const json *config, buf *keys);

@@ -201,6 +201,7 @@ static void write_model(const original *o, const import_place *p, buf *out)
                o->type == ORIGINAL_ENCODER ? "bert"
                : o->type == ORIGINAL_PAIR  ? "bart"
                                            : "llama");
+    buf_str(out, "# what the file says of the network stands here\nunread = *\n");
     if (p->name) buf_printf(out, "name = %s\n", p->name);
     if (p->model) buf_printf(out, "path = %s\n", p->model);
     else if (*o->model_file)

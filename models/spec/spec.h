@@ -19,6 +19,7 @@ typedef struct spec_row {
     const char *section, *key, *text;
     const char *where; /* "llama.ini:12", in front of messages */
     int depth;         /* 0 the file that was opened, 1 its base, … */
+    bool users;        /* of a file of the user: not of a built-in spec */
     bool used;         /* some option, formula or expression asked for it */
     const expr *value; /* [config], [generate], layer values: parsed when first asked for */
 } spec_row;
@@ -56,7 +57,7 @@ typedef struct spec {
     size_t n_slot, cap_slot;
     spec_class *classes; /* in order: base first; later ones win */
     size_t n_class, cap_class;
-    buf replaced;    /* texts of rows and options that nearer files replaced */
+    buf replaced;    /* texts of rows and options that the user's files replaced */
     mistakes *noted; /* where checks note what is wrong and go on; NULL: the first mistake ends loading */
 } spec;
 

@@ -17,6 +17,8 @@ static const param model_rows[] = {
     TEXT("arch", "A, B",
          "architectures it is for: config.json's architectures or model_type, has:KEY, gguf:NAME, llama2c:llama2"),
     TEXT("doc", "TEXT", "a sentence about the family"),
+    TEXT("unread", "A, B",
+         "keys of the configuration that change nothing for the family; '*' stands for any run of characters"),
     TEXT("code", "WORD", "apart: transformers has no class for it, a folder needs the Python files of the family"),
 };
 static const param network_rows[] = {

@@ -207,6 +207,7 @@ static bool is_inherited(const file_row *f)
 static int merge_file(spec *s, const loaded *l, int depth, err *e)
 {
     const char *unknown = "";
+    const size_t replaced = s->replaced.n;
     for (int pass = 0; pass < 2; pass++) /* slots of [network] first: they say what a key of a layer is */
         for (size_t i = 0; i < l->file.n; i++) {
             const file_row *f = &l->file.rows[i];
@@ -217,6 +218,7 @@ static int merge_file(spec *s, const loaded *l, int depth, err *e)
                           .key = arena_str(&s->mem, f->key),
                           .text = arena_str(&s->mem, f->text),
                           .depth = depth,
+                          .users = *l->dir != 0,
                           .where = arena_printf(&s->mem, "%s:%d", l->what, f->line)};
             if (!r.section || !r.key || !r.text || !r.where) return err_memory(e, "a spec");
             if (strcmp(r.section, unknown) == 0) continue; /* one mistake */
@@ -228,6 +230,7 @@ static int merge_file(spec *s, const loaded *l, int depth, err *e)
                                                   : set_row(s, &r, e);
             if ((rc = mistake_noted(s->noted, rc, e))) return rc;
         }
+    if (!*l->dir) s->replaced.n = replaced; /* a built-in spec: what it replaces is not read for its family */
     return OK;
 }
 

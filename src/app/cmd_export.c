@@ -83,8 +83,11 @@ static int export_model(const model *m, const export_options *o, dtype type, err
 static int run_export(const invocation *v, err *e)
 {
     const export_options *o = v->options;
-    const model_options mo = {
-        .spec_path = o->model.spec, .model_path = o->model.model, .act = "f32", .ctx = (int)o->model.ctx};
+    const model_options mo = {.spec_path = o->model.spec,
+                              .model_path = o->model.model,
+                              .act = "f32",
+                              .ctx = (int)o->model.ctx,
+                              .ignored_keys = o->model.ignore_key};
     const char *weights = o->model.weights && !strcmp(o->model.weights, "q8") ? "q8_0" : o->model.weights;
     dtype type = weights ? dtype_by_name(weights) : DTYPE_NONE;
     model *m;

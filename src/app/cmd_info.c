@@ -78,7 +78,8 @@ static int verify_files(const described *d, const info_options *o, err *e)
 /* With --hash a model that no spec fits has no identity, but contents. */
 static int open_described(described *d, const info_options *o, err *e)
 {
-    const model_options wanted = {.model_path = o->model.model, .spec_path = o->model.spec};
+    const model_options wanted = {
+        .model_path = o->model.model, .spec_path = o->model.spec, .ignored_keys = o->model.ignore_key};
     const char *path = o->model.model ? o->model.model : "builtin";
     err why = {0};
     int rc = o->own.hash ? model_open(&d->m, &wanted, &why) : OK;

@@ -297,8 +297,11 @@ static int run_quantize(const invocation *v, err *e)
     if (!str_ends(o->own.out, ".safetensors") && !is_gguf(&o->own))
         return err_set(e, ERR_USAGE, "-o %s: a file that ends in .safetensors or .gguf", o->own.out);
     int rc = read_policy(&o->own, &policy, e);
-    const model_options mo = {
-        .spec_path = o->model.spec, .model_path = o->model.model, .policy = &policy, .act = "f32"};
+    const model_options mo = {.spec_path = o->model.spec,
+                              .model_path = o->model.model,
+                              .policy = &policy,
+                              .act = "f32",
+                              .ignored_keys = o->model.ignore_key};
     if (!rc) rc = model_open(&m, &mo, e);
     if (rc) return policy_free(&policy), rc;
     warn_quantized(m->weights);

@@ -35,7 +35,11 @@ static const flag_group flags[] = {{"Import", import_rows, &n_import_rows, offse
 static int show_spec(const engine_options *o, const char *path, buf *out, err *e)
 {
     model *m;
-    model_options mo = {.spec_path = o->spec, .model_path = o->model, .weights = o->weights, .ctx = (int)o->ctx};
+    model_options mo = {.spec_path = o->spec,
+                        .model_path = o->model,
+                        .weights = o->weights,
+                        .ctx = (int)o->ctx,
+                        .ignored_keys = o->ignore_key};
     if (path) mo.spec_path = path;
     int rc = model_open(&m, &mo, e);
     if (rc) return rc;
@@ -46,7 +50,7 @@ static int show_spec(const engine_options *o, const char *path, buf *out, err *e
 
 static int check_spec(const engine_options *o, const char *path, buf *out, err *e)
 {
-    return path ? spec_check(path, o->model, out, e) : err_set(e, ERR_USAGE, "spec check: which file?");
+    return path ? spec_check(path, o->model, o->ignore_key, out, e) : err_set(e, ERR_USAGE, "spec check: which file?");
 }
 
 /* Turns a file of the original Inferflow into a spec. With --model the spec names that path and fits its tensors. */

@@ -4,6 +4,7 @@
 
 #include "app/settings.h"
 #include "models/arch.h"
+#include "models/compile/spec_unknown.h"
 #include "models/compile/spec_unread.h"
 #include "models/compile/spec_unused.h"
 #include "models/model.h"
@@ -48,11 +49,11 @@ static int mistakes_error(checked *c, const char *path, buf *out, err *e)
     return err_set(e, ERR_SPEC, "%s: %d mistakes", path, c->wrong.n);
 }
 
-static int try_model(const char *path, const char *model_path, buf *out, err *e)
+static int try_model(const char *path, const char *model_path, const char *ignored, buf *out, err *e)
 {
     model *m;
     char hash[17];
-    model_options o = {.spec_path = path, .model_path = model_path};
+    model_options o = {.spec_path = path, .model_path = model_path, .ignored_keys = ignored};
     int rc = model_open(&m, &o, e);
     if (rc) return rc;
     sha256_hex(m->prog->hash, 8, hash);
@@ -62,7 +63,7 @@ static int try_model(const char *path, const char *model_path, buf *out, err *e)
     return OK;
 }
 
-int spec_check(const char *path, const char *model_path, buf *out, err *e)
+int spec_check(const char *path, const char *model_path, const char *ignored, buf *out, err *e)
 {
     checked c = {0};
     buf unread = {0};
@@ -71,7 +72,7 @@ int spec_check(const char *path, const char *model_path, buf *out, err *e)
     if (!rc && spec_find(c.s, "network", "block")) rc = spec_check_unused(c.s, e);
     bool has_model = c.s && (model_path || spec_text(c.s, "model", "path"));
     if (!rc && c.wrong.n) rc = mistakes_error(&c, path, out, e);
-    else if (!rc && has_model) rc = try_model(path, model_path, out, e);
+    else if (!rc && has_model) rc = try_model(path, model_path, ignored, out, e);
     else if (!rc) buf_printf(out, "%s: reads well; no model to try it on ([model] path, or --model)\n", path);
     if (c.s) spec_unknown_names(c.s, config_of(&c), out);
     if (!rc && spec_unread_keys(c.s, config_of(&c), &unread))

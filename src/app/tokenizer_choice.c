@@ -15,7 +15,7 @@
 static int of_spec(tokenizer **out, const engine_options *o, err *e)
 {
     model *m;
-    model_options mo = {.spec_path = o->spec, .model_path = o->model};
+    model_options mo = {.spec_path = o->spec, .model_path = o->model, .ignored_keys = o->ignore_key};
     int rc = model_open(&m, &mo, e);
     if (rc) return rc;
     const char *pre = o->pre ? o->pre : m->tokenizer_pre;

@@ -552,7 +552,8 @@ int engine_open_model(model **out, const engine_options *o, err *e)
                               .act = o->act,
                               .ctx = (int)o->ctx,
                               .pooling = o->pooling,
-                              .normalize = o->normalize};
+                              .normalize = o->normalize,
+                              .ignored_keys = o->ignore_key};
     *out = NULL;
     int rc = model_open(out, &mo, e);
     if (!rc && o->verify) rc = verify_files(*out, e);

@@ -16,6 +16,8 @@ const param engine_param_rows[] = {
     ROW(tokenizer, PARAM_TEXT, .words = "PATH", .path = PATH_MODEL,
         .doc = "tokenizer, for a model without one or instead of its own"),
     ROW(pre, PARAM_TEXT, .rare = true, .words = "NAME", .doc = "pattern of a tiktoken rank file: llama3, cl100k, ..."),
+    ROW(ignore_key, PARAM_TEXT, .rare = true, .keeps_bits = true, .words = "NAME,...",
+        .doc = "keys of the model's configuration that its spec need not read: a message names them"),
     ROW(weights, PARAM_TEXT, .words = "TYPE",
         .doc = "type of the weights in memory: f32, f16, bf16, q8, ... (default: as stored)"),
     ROW(act, PARAM_WORD, .rare = true, .otherwise = "q8", .words = "f32|q8",
@@ -72,4 +74,4 @@ const param engine_param_rows[] = {
         .doc = "draft tokens of a sequence in one step; fewer where they are rarely accepted or cost time"),
 };
 const size_t engine_param_count = sizeof engine_param_rows / sizeof *engine_param_rows;
-const size_t engine_source_param_count = 4, engine_program_param_count = 7;
+const size_t engine_source_param_count = 5, engine_program_param_count = 8;

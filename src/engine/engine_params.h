@@ -8,6 +8,7 @@ struct engine;
 typedef struct engine_options {
     const char *pooling, *normalize; /* of embeddings: "cls", "mean", "last"; "on", "off"; NULL: as the model says */
     const char *spec, *model, *tokenizer, *pre, *devices, *weights, *act, *kv, *isa;
+    const char *ignore_key;           /* keys of the configuration that no spec has to read, commas between them */
     const char *cublas;               /* of --exact off on CUDA devices: cuda/blas.h; NULL: where it usually is */
     const char *peers;                /* nodes that `devices` "auto" may use: measure/auto_open.h; NULL: none */
     const char *key_file;             /* shared with the nodes of `devices` */
