@@ -182,3 +182,11 @@ static inline int open_device(void **unused)
     if (rc) fprintf(stderr, "%s\n", e.msg);
     return rc;
 }
+
+static inline int close_device(void **unused)
+{
+    (void)unused;
+    const int code = device.q.cu->cuModuleUnload(device.fast);
+    cuda_queue_close(&device.q);
+    return code;
+}

@@ -44,7 +44,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(kernels_keep_to_the_rate_of_memory)};
     setenv("SOFT_GPU_RACES", "0", 1);
-    return cmocka_run_group_tests(tests, open_device, NULL);
+    return cmocka_run_group_tests(tests, open_device, close_device);
 }
 #else
 #include "test.h"

@@ -1,6 +1,6 @@
 /* t_cuda_prefill.c - packed weights times many rows on the CUDA backend, whose device is a program here (tests/gpu):
  * the bits of the reference for every type, for rows and outputs that fill no block of threads, with a bias, by
- * head. */
+ * head. TYPE=q4_b64: that type alone. */
 #ifdef HAVE_CUDA
 #include "cuda_op_rig.h"
 #include "random_blocks.h"
@@ -73,8 +73,9 @@ static void every_type(void **unused)
 {
     (void)unused;
     static const product_case c = {.rows = 41, .outputs = 40, .cols = 768, .bias = true};
+    const char *only = getenv("TYPE");
     for (int t = 1; t < DTYPE_COUNT; t++)
-        if (panel_format_of((dtype)t)) compare_case(&c, (dtype)t);
+        if (panel_format_of((dtype)t) && (!only || !strcmp(only, dtype_info[t].name))) compare_case(&c, (dtype)t);
 }
 
 static void shapes(void **unused)
@@ -87,7 +88,7 @@ static void shapes(void **unused)
         {.rows = 64, .outputs = 256, .cols = 128, .heads = 2},
         {.rows = 40, .outputs = 96, .cols = 64, .heads = 3},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases && !getenv("TYPE"); i++) {
         compare_case(&cases[i], DTYPE_Q4_B64);
         compare_case(&cases[i], DTYPE_Q8_0);
         if (cases[i].cols % 256 == 0) compare_case(&cases[i], DTYPE_Q4_K);

@@ -56,7 +56,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_type_by_rows), cmocka_unit_test(large_matrices),
                                        cmocka_unit_test(heads_and_siblings), cmocka_unit_test(experts)};
-    return cmocka_run_group_tests(tests, open_device, NULL);
+    return cmocka_run_group_tests(tests, open_device, close_device);
 }
 #else
 #include "test.h"

@@ -31,7 +31,10 @@ static inline bool take_token(void *ctx, const token_event *ev)
     add(r->to, &ev->logprob, sizeof ev->logprob);
     add(r->to, &ev->score, sizeof ev->score);
     add(r->to, &ev->finish, sizeof ev->finish);
-    for (int32_t i = 0; i < ev->n_top; i++) add(r->to, &ev->top[i].id, sizeof ev->top[i].id);
+    for (int32_t i = 0; i < ev->n_top; i++) {
+        add(r->to, &ev->top[i].id, sizeof ev->top[i].id);
+        add(r->to, &ev->top[i].logprob, sizeof ev->top[i].logprob);
+    }
     return add_vectors(r, ev);
 }
 
@@ -52,7 +55,9 @@ static inline void run_all(engine *g, const inputs *x, transcript *t)
                                   .seed = 7},
                        .beams = k == 3 && !pooled ? 3 : 1,
                        .length_penalty = 1,
-                       .n_logprobs = k == 2 ? 2 : -1,
+                       .n_logprobs = k == 1   ? 0
+                                     : k == 2 ? 2
+                                              : -1,
                        .prompt_logprobs = k == 2 && !pooled,
                        .on_token = take_token};
     run_queries(g, x, q, QUERIES_MAX, t);

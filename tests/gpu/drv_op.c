@@ -84,7 +84,9 @@ static bool kernel_step(op *o, int64_t budget)
 static bool drops_now(const op *o)
 {
     if (o->kind == OP_COPY) return plant_now("copy:");
-    return o->kind == OP_KERNEL && !o->running && plant_now("kernel:");
+    if (o->kind != OP_KERNEL || o->running || !plant_now("kernel:")) return false;
+    drv_say("left out: %s, %u x %u blocks", o->fn->of->p->m->function[o->fn->index].name, o->grid[0], o->grid[1]);
+    return true;
 }
 
 bool op_step(op *o)

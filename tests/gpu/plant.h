@@ -3,8 +3,8 @@
  *
  *   SOFT_GPU_PLANT=FILE   three lines: the number of a line, what it says, what it shall say. A text whose line says
  *                         something else stays as it is
- *   SOFT_GPU_DROP=copy:12 the 12th copy is answered and not done; kernel:12; graph:12: the 12th launch of a graph runs
- *                         the other graph that was launched last
+ *   SOFT_GPU_DROP=copy:12 the 12th copy is answered and not done; kernel:12; graph:12: the 12th launch of a graph, or
+ *                         the next one that follows a graph of fewer blocks, runs that other one
  *   SOFT_GPU_COVER=FILE   when a module goes, its lines that have run are added: name of its last function, number */
 #pragma once
 #include "tests/gpu/ptx_program.h"

@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
 """plant_faults.py - do the judges of the CUDA backend find faults? Plants one at a time and counts those found.
 
-    make plant-faults                            forty faults, of which three in four have to be found
+    make plant-faults                            forty faults, of which nine in ten have to be found
     tests/gpu/plant_faults.py --seed 2 --count 12
 
 A fault is an edit of the PTX text while the software GPU loads it (tests/gpu/plant.h), at a line that has run in the
-model that judges it: so no kernel is named here, and what is rewritten tomorrow is judged the same day. Others leave
-out a copy or a kernel, or launch another graph. Judges are rows of tests/t_cuda_lists.c and types of
-tests/t_cuda_builtin.c, in which chains are longer; those that run the line try one after the other: bits that differ, a
-race, a fault of memory, a wait for ever, or a time-out is a find.
+test that judges it: so no kernel is named here, and what is rewritten tomorrow is judged the same day. Others leave
+out a copy or a kernel, or launch another graph. Judges are tests of kernels (t_cuda_products, whose rows are long
+enough that warps hand chains on, cases of t_cuda_attn, types of t_cuda_prefill), rows of t_cuda_lists and types of
+t_cuda_builtin. Those that run the line try one after the other, kernels first: bits that differ, a race, a fault of
+memory, a wait for ever, or a time-out is a find.
 
 Classes take turns; sites of a class are drawn from all its kernels alike. Some have no effect: a barrier behind the
 last use of what it guards, a bound that no loop comes to, a fused product whose rounding is lost in what follows. So
-not all can be found, and what is missed is listed to be looked at.
+not all can be found, and what is missed is listed to be looked at. Two kinds that change nothing are planted otherwise:
+a bound of bytes is sixteen less, not one, where copies are of sixteen; a stale graph is one for fewer rows, as one for
+more does the same work.
 """
 
 import argparse
@@ -25,11 +28,15 @@ import subprocess
 import sys
 import tempfile
 
+# Three sequences, ALiBi, a window, many heads, sinks.
+KERNELS = [("t_cuda_products", {})] + [("t_cuda_attn", {"CASE": str(case)}) for case in (2, 4, 6, 8, 15)]
+KERNELS += [("t_cuda_prefill", {"TYPE": kind}) for kind in ("q4_b64", "q8_0", "q6_k", "iq4_nl")]
 # A Llama, experts, floats, a coded cache, slots, an encoder; in chunks of one row.
-JUDGES = [("t_cuda_lists", {"ROW": str(row)}) for row in (0, 10, 11, 13, 16, 18, 7, 14, 17)]
+JUDGES = KERNELS + [("t_cuda_lists", {"ROW": str(row)}) for row in (0, 10, 11, 13, 16, 18, 7, 14, 17)]
 JUDGES += [("t_cuda_builtin", {"TYPE": kind}) for kind in ("q4_b64", "q8_0", "q8_b64", "iq4_nl", "f16")]
 TRIES = 6  # judges that try a fault
-LIMIT = 120  # seconds
+# Seconds of the processor, of which the dearest judge takes a sixth; and in all, on a machine that has other work.
+BUSY, LIMIT = 60, 900
 
 
 def drop(match):
@@ -41,9 +48,9 @@ def other_lane(match):
     return match[1] + str(value // 2 if value > 1 else 1 - value if value == 0 else 2) + match[3]
 
 
-def shorter(match):
+def shorter(match, less=1):
     op, kind, p, a, b = match.groups()
-    return f"{{ .reg .{kind} t; add.{kind} t, {b}, -1; setp.{op}.{kind} {p}, {a}, t; }}"
+    return f"{{ .reg .{kind} t; add.{kind} t, {b}, -{less}; setp.{op}.{kind} {p}, {a}, t; }}"
 
 
 def other_bits(match):
@@ -129,12 +136,13 @@ class Rig:
         env = dict(self.env, **choice, **more)
         path = os.path.join(self.build, "tests", program)
         try:
-            done = subprocess.run([path], env=env, capture_output=True, timeout=LIMIT)
+            done = subprocess.run(["prlimit", f"--cpu={BUSY}", path], env=env, capture_output=True, timeout=LIMIT)
         except subprocess.TimeoutExpired:
             return True, "it did not end"
         if "SOFT_GPU_PLANT" in more and b"soft gpu: planted" not in done.stderr:
             sys.exit("nothing was planted: " + done.stderr.decode())
-        says = r"soft gpu: (error.*)|(\S+, cache .* differ on .*)|(code -.*)|(weights .* other logits)"
+        says = (r"soft gpu: ((?:error|left out).*)|(\S+, cache .* differ on .*)|(code -.*)|(weights .* other logits)|"
+                r"([^\n]*: row \d+, \w+ \d+ is .*)")
         said = re.search(says, done.stdout.decode() + done.stderr.decode())
         return done.returncode != 0, said[0] if said else ""
 
@@ -150,34 +158,37 @@ class Rig:
             return {tuple(line.split()) for line in f}, counts
 
     def plant(self, number, judges, fault):
-        kind, *more = fault
+        kind, at, *more = fault
         path = os.path.join(self.folder, f"fault.{number}")
-        knobs = {"SOFT_GPU_DROP": f"{kind}:{more[0]}", "SOFT_GPU_RACES": "0"}
+        knobs = {"SOFT_GPU_DROP": f"{kind}:{at}", "SOFT_GPU_RACES": "0"}
         if kind not in WORK:
             with open(path, "w") as f:
                 f.write("{}\n{}\n{}\n".format(*more))
             knobs = {"SOFT_GPU_PLANT": path, "SOFT_GPU_PATIENCE": "30000000"}
+        why = ""
         for judge in judges[:TRIES]:
             found, why = self.run(judge, **knobs)
             if found:
                 return judge, why
-        return None, ""
+        return None, why
 
 
-def sites_of(text, ran):
+def sites_of(texts, ran):
     """{class: {function: [fault]}} of the lines that have run."""
     out = {}
-    for number in sorted(ran):
+    lines = [(text, int(n)) for text in texts for name, n in ran if name in text.names]
+    for text, number in sorted(lines, key=lambda at: at[1]):
         line, inside = text.lines[number - 1], text.inside[number - 1]
         guard, code = re.match(r"(\s*(?:@!?%\w+\s+)?)(.*?)\s*$", line).groups()
         for name, kernels, says, edit in CLASSES:
             match = re.match(says, code)
             if not match or not re.search(kernels, inside):
                 continue
-            new = edit(match)
+            of_copy = edit is shorter and re.search(r"selp\.b32\s+%\w+, 16, 0", text.lines[number])
+            new = edit(match, 16) if of_copy else edit(match)
             if guard.strip() and new.startswith("{"):
                 continue
-            fault = (name, number, line, "" if new == ";" else guard + new)
+            fault = (name, inside, number, line, "" if new == ";" else guard + new)
             out.setdefault(name, {}).setdefault(inside, []).append(fault)
     return out
 
@@ -193,19 +204,22 @@ def choose(rng, count, sites, counts):
                 merged.setdefault(name, {}).setdefault(inside, set()).update(faults)
     for turn in range(50 * len(turns)):
         name = turns[turn % len(turns)]
-        judges = list(range(len(JUDGES)))
+        judges = list(range(len(KERNELS), len(JUDGES)))
         rng.shuffle(judges)
         if name in WORK:
             of = {"copy": "copies_to_device", "graph": "graph_launches", "kernel": "kernels"}[name]
-            judges = [judge for judge in judges if counts[judge][of] > 8][:1]
-            fault = (name, rng.randint(counts[judges[0]][of] // 4, counts[judges[0]][of] // 2)) if judges else None
+            judges = [judge for judge in judges if counts[judge][of] > 8]
+            most = counts[judges[0]][of] if judges else 0
+            fault = (name, rng.randint(most // 4, most // 2)) if judges else None
+            judges = [judge for judge in judges if counts[judge][of] >= fault[1]]
         else:
             kernels = merged.get(name)
             inside = rng.choice(sorted(kernels)) if kernels else None
             fault = rng.choice(sorted(kernels[inside])) if kernels else None
-            judges = [judge for judge in judges if fault in sites[judge].get(name, {}).get(inside, ())]
-        if fault and fault[:2] not in seen:
-            seen.add(fault[:2])
+            judges = [judge for judge in [*range(len(KERNELS)), *judges]
+                      if fault in sites[judge].get(name, {}).get(inside, ())]
+        if fault and fault[:3] not in seen:
+            seen.add(fault[:3])
             chosen.append((judges, fault))
         if len(chosen) == count:
             break
@@ -217,22 +231,22 @@ def main():
     parser.add_argument("--build", default="build")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=40)
-    parser.add_argument("--least", type=float, default=0.75, help="share that has to be found")
+    parser.add_argument("--least", type=float, default=0.9, help="share that has to be found")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
     o = parser.parse_args()
-    text = Text(os.path.join(o.build, "gen/fast.compute_80.ptx"))
+    texts = [Text(os.path.join(o.build, f"gen/{image}.compute_80.ptx")) for image in ("fast", "prefill")]
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(o.jobs) as pool:
         rig = Rig(o.build, folder)
         looks = list(pool.map(rig.look, range(len(JUDGES))))
-        sites = [sites_of(text, {int(n) for name, n in ran if name in text.names}) for ran, _ in looks]
+        sites = [sites_of(texts, ran) for ran, _ in looks]
         chosen = choose(random.Random(o.seed), o.count, sites, [counts for _, counts in looks])
         found = 0
         results = pool.map(lambda job: rig.plant(job[0], *job[1]), enumerate(chosen))
         for (_, fault), (judge, why) in zip(chosen, results):
             found += judge is not None
-            where = f"number {fault[1]}" if fault[0] in WORK else text.inside[fault[1] - 1] + ": " + fault[2].strip()
-            by = "MISSED" if judge is None else " ".join(JUDGES[judge][1].values())
-            print(f"{by:6} {fault[0]:8} {where}   {why[:150]}", flush=True)
+            where = f"number {fault[1]}" if fault[0] in WORK else f"{fault[1]}, line {fault[2]}: {fault[3].strip()}"
+            by = "MISSED" if judge is None else " ".join([JUDGES[judge][0][7:], *JUDGES[judge][1].values()])
+            print(f"{by:14} {fault[0]:8} {where}   {why[:150]}", flush=True)
     print(f"seed {o.seed}: {found} of {len(chosen)} planted faults found")
     sys.exit(not chosen or found < o.least * len(chosen))
 
