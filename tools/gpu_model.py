@@ -103,7 +103,6 @@ MODELS = (Model("1.1 B", 22, 2048, 256, 5632), LLAMA7, MIXTRAL, Model("70 B", 80
 @dataclasses.dataclass
 class Way:
     """How kernels are; the default is what they are today."""
-    launches: int = 0          # of a dense layer; 0: as counted
     launch: float = LAUNCH
     bulk: bool = False         # copies
     brings_once: bool = False  # a multiprocessor brings rows once, not each block of threads
@@ -113,9 +112,6 @@ class Way:
 
     def start(self, card):
         return 1e-6 * (self.launch + card.gap - H200.gap)
-
-    def launches_of(self, model, packed):
-        return FLOAT_LAYER if not packed else LAUNCHES[1] if model.experts > 1 else self.launches or LAUNCHES[0]
 
     def read(self, card, size, ring=True):
         return size / ((card.peak if self.bulk else card.loads) if ring or self.ring else card.peak * REGISTERS)
@@ -140,6 +136,10 @@ def read_tests():
 
 
 LAUNCHES, FEW_ROWS = read_tests()
+
+
+def launches_of(model, packed):
+    return LAUNCHES[model.experts > 1] if packed else FLOAT_LAYER
 
 
 def bring(card, row_bytes, columns, rows, blocks=1.0):
@@ -189,7 +189,7 @@ def decode(card, model, kind, rows, keys=KEYS, way=TODAY):
     layer = sum(product(card, kind, n, k, each if e > 1 else rows, met(e, model.used, rows), way)
                 for n, k, e in matrices)
     layer += attention(card, "i16" if packed else "f16", model, keys * rows, way)
-    layer += (way.launches_of(model, packed) - len(matrices) - 1) * way.start(card)
+    layer += (launches_of(model, packed) - len(matrices) - 1) * way.start(card)
     return model.layers * layer + 4 * way.start(card) + product(card, kind, model.vocab, model.width, rows, 1, way)
 
 
@@ -211,7 +211,7 @@ def prefill(card, model, kind, rows, exact=True, way=TODAY):
         else:  # packed ones become bfloat16 before: a lane writes two bytes where the cache takes 32
             layer += e * (way.start(card) + 2 * n * k * each / card.bf16 + packed * n * k * 32e-12 / L2)
     floats = 16 * model.width + 4 * model.ffn * model.used + 4 * model.kv  # of a row, between products
-    layer += way.launches_of(model, packed) * way.start(card) + chunk * floats * 4 / card.loads
+    layer += launches_of(model, packed) * way.start(card) + chunk * floats * 4 / card.loads
     scores, lanes = rows * rows / 2 * model.width / 128, CACHES["i16" if packed else "f16"][2]
     head = 4 * way.start(card) + product(card, kind, model.vocab, model.width, 1, 1, way)
     return model.layers * (steps * layer + compute(card, 0, scores * lanes)) + steps * head
@@ -307,7 +307,6 @@ def changes_tables():
     way, rows = TODAY, []
     kinds = (("q4_b64", 1), ("q4_b64", 8), ("q4_b64", 64), ("q8_0", 1), ("f16", 1))
     for name, more in (("as it is", {}), ("64 rows by `qdecode.cuh`", {"many_from": 256}),
-                       ("and 8 launches a dense layer", {"launches": 8}),
                        ("and dependent launches", {"launch": DEPENDENT}), ("and bulk copies", {"bulk": True}),
                        ("and activations once a multiprocessor", {"brings_once": True}),
                        ("and a ring for floats and caches", {"ring": True})):
