@@ -87,6 +87,9 @@ static const struct {
     {"config.json a.safetensors b.safetensors tokenizer.json", "b.safetensors",
      "b.safetensors|config.json tokenizer.json b.safetensors"},
     {"README.md config.json tokenizer.json", "", ""},
+    {"stories15M.bin stories42M.bin tokenizer.bin", "", ""},
+    {"stories15M.bin stories42M.bin tokenizer.bin", "stories15M.bin", "stories15M.bin|tokenizer.bin stories15M.bin"},
+    {"a.pt training_args.bin", "", "-|a.pt"},
     {"mmproj-F16.gguf", "", ""},
 };
 

@@ -4,11 +4,17 @@
 #include "base/clock.h"
 #include "base/log.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 static const double silence = 45, broken = 100, naps = 0.1;
 enum { WAITS_MAX = 20, WAIT_SECONDS_MAX = 900, MUCH = 1 << 18 };
+
+void hub_tell(const hub_client *c, const char *why)
+{
+    log_line(isatty(STDERR_FILENO) ? LOG_INFO : LOG_DEBUG, "%s: %s", c->repo, why);
+}
 
 static bool is_stopped(const hub_client *c) { return atomic_load(&c->stop); }
 
@@ -49,16 +55,12 @@ static int wait_turn(hub_client *c, const hub_head *h, int waits, err *e)
         return err_set(e, ERR_BUSY, "the hub limits requests, and says to wait for %d seconds: try again later",
                        h->wait > 0 ? h->wait : 0);
     const int seconds = h->wait > 0 ? h->wait : 1;
-    if (seconds > 2) log_line(LOG_INFO, "%s: the hub limits requests: waiting %d s", c->repo, seconds);
+    char why[80];
+    snprintf(why, sizeof why, "the hub limits requests: waiting %d s", seconds);
+    if (seconds > 2) hub_tell(c, why);
     const int rc = nap(c, seconds, e);
     atomic_store(&c->heard, clock_now());
     return rc;
-}
-
-/* To a user who waits; others get the error, if it comes to that. */
-static void say_again(const hub_client *c, const char *why)
-{
-    log_line(isatty(STDERR_FILENO) ? LOG_INFO : LOG_DEBUG, "%s: %s: trying again", c->repo, why);
 }
 
 static int ask_until(hub_client *c, hub_http *h, hub_request *q, hub_head *head, err *e)
@@ -88,7 +90,7 @@ static int ask_until(hub_client *c, hub_http *h, hub_request *q, hub_head *head,
             err_copy(e, &own);
             return err_wrap(e, "the download does not go on");
         }
-        if (!failures) say_again(c, rc ? own.msg : "the hub is busy");
+        if (!failures) hub_tell(c, rc ? own.msg : "the hub is busy");
         failures += failures < 3;
         if ((rc = nap(c, q->from > from ? 0.1 : (double)(1 << failures) / 2, e))) return rc;
     }

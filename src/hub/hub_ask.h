@@ -14,6 +14,9 @@ typedef struct hub_client {
     _Atomic double heard;
 } hub_client;
 
+/* Says to a user at a terminal what is waited for; others get an error, if it comes to that. */
+void hub_tell(const hub_client *c, const char *why);
+
 /* OK: the reply is one of status 200 or 206, or (q->head) a redirect that names the file. Messages begin with
  * "ORG/NAME" or "ORG/NAME/FILE". */
 int hub_ask(hub_client *c, hub_http *h, hub_request *q, hub_head *head, err *e);

@@ -35,6 +35,7 @@ static const char *const side_files[] = {"config.json",
                                          "target_vocab.json",
                                          "target_tokenizer.json",
                                          "qwen.tiktoken",
+                                         "tokenizer.bin",
                                          "tiktoken.model",
                                          "modules.json",
                                          "sentence_bert_config.json",
@@ -156,7 +157,7 @@ static int take_named(hub_choice *c, char *const *names, size_t n, const char *n
 }
 
 /* The weights of the repository's own folder by the rules of folders; *found false: none but GGUF. */
-static int take_folder(hub_choice *c, char *const *names, size_t n, bool *found, err *e)
+static int take_folder(hub_choice *c, char *const *names, size_t n, bool *found, const char *what, err *e)
 {
     char **own = mem_array(n + 1, sizeof *own);
     size_t count = 0;
@@ -169,7 +170,10 @@ static int take_folder(hub_choice *c, char *const *names, size_t n, bool *found,
         }
     const bool hit = !rc && ckpt_keep_model(own, &count, &many);
     *found = hit && !str_ends(own[0], ".gguf");
-    if (*found) rc = add_sides(c, names, n, e);
+    if (*found && count > 1 && !many)
+        rc = err_set(e, ERR_NOT_FOUND, "%s: has several models (%.200s, %.200s): %s:FILE names one", what, own[0],
+                     own[1], what);
+    if (*found && !rc) rc = add_sides(c, names, n, e);
     for (size_t i = 0; *found && i < count && !rc; i++) rc = add_file(c, own[i], e);
     if (!rc && *found && str_ends(own[0], ".index.json")) c->index = c->name[c->n - 1];
     ckpt_names_free(own, own ? count : 0);
@@ -183,7 +187,7 @@ static int choose_sorted(hub_choice *out, char *const *names, size_t n, const ch
     bool found = false;
     for (size_t i = 0; i < n && *pick; i++)
         if (strcmp(names[i], pick) == 0) return take_named(out, names, n, pick, what, e);
-    int rc = *pick ? OK : take_folder(out, names, n, &found, e);
+    int rc = *pick ? OK : take_folder(out, names, n, &found, what, e);
     if (rc || found) return rc;
     const char *gguf = *pick ? find_gguf(names, n, pick, false) : find_gguf(names, n, "Q4_K_M", false);
     if (!*pick && !gguf) gguf = find_gguf(names, n, "Q4", true);

@@ -205,8 +205,7 @@ static int next_job(pull *p, job *j, err *e)
         const int rc = open_file(p, f, &own);
         if (!rc) return next_job(p, j, e);
         if (rc != ERR_BUSY) return err_copy(e, &own), 0;
-        if (!p->told_wait)
-            log_line(LOG_INFO, "%s: another program downloads %s: waiting for it", p->client.repo, f->name);
+        if (!p->told_wait) hub_tell(&p->client, own.msg);
         p->told_wait = true;
     }
     for (pull_file *f = p->file; f < p->file + p->n_file; f++)
