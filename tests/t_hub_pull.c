@@ -211,10 +211,10 @@ static void asks_on_a_terminal(void **state)
         {"$P run --yes -m org/tiny --output ids --ids 1 -n 1 --strategy greedy >/dev/null", NULL},
         {"$P spec show -m absent/tiny --yes", "the hub has no such model"},
         {"echo y | $P spec show -m org/tiny", "`inferflow pull org/tiny` downloads it"},
-        {TTY "tty $P pull slow/large </dev/null >out && tr '\\r' '\\n' <out | grep -q 'slow/large .*[0-9]%, .* MB/s, "
+        {TTY "tty $P pull slow/many </dev/null >out && tr '\\r' '\\n' <out | grep -q 'slow/many .*[0-9]%, .* MB/s, "
              ".* left'",
          NULL},
-        {"pull slow/large 2>out && [ ! -s out ]", NULL},
+        {"pull slow/many 2>out && [ ! -s out ]", NULL},
     };
     RUN(rows);
 }
@@ -241,6 +241,7 @@ static void gives_up(void **state)
     (void)state;
     static const row rows[] = {
         {"timeout 60 $P pull silent/tiny", "does not go on"},
+        {"timeout 60 $P pull trickles/tiny", "does not go on"},
         {"timeout 60 $P pull broken/tiny", "the hub answers 500"},
         {"timeout 60 $P pull drops/tiny", "does not go on"},
         {"timeout 120 $P pull crumbles/large", "does not go on"},

@@ -6,11 +6,11 @@
 #include <stddef.h>
 #include <string.h>
 
-static const char gpus[] = "GPUs are named by --devices: cuda:0, or 'cuda:0;cpu' with layers on both",
-                  converses[] =
-                      "run converses on a terminal where the model has a chat template; --chat on or off decides",
-                  always[] = "there is nothing to switch; leave it out",
-                  no_hub[] = "models are read from this machine: --model PATH";
+static const char
+    gpus[] = "GPUs are named by --devices: cuda:0, or 'cuda:0;cpu' with layers on both",
+    converses[] = "run converses on a terminal where the model has a chat template; --chat on or off decides",
+    always[] = "there is nothing to switch; leave it out",
+    hub[] = "`inferflow pull ORG/NAME[:TYPE]` downloads a model for --model ORG/NAME[:TYPE]; HF_TOKEN is used";
 
 static const flag_hint hints[] = {
     {"-ngld|-mg|--main-gpu|-sm|--split-mode|-ts|--tensor-split", NULL, gpus},
@@ -24,12 +24,12 @@ static const flag_hint hints[] = {
     {"--mmproj|--image|--audio", NULL, "models of text alone run here"},
     {"--enable-prefix-caching|--enable-chunked-prefill", NULL, always},
     {"--speculative-config|--speculative-model|-md|--model-draft", "draft", NULL},
-    {"-mu|--model-url", NULL, no_hub},
+    {"-mu|--model-url", NULL, hub},
     {"--swap-space|--cpu-offload-gb|--enforce-eager|--trust-remote-code", NULL, always},
     {"-cnv|--conversation|-no-cnv|--no-conversation|-i|--interactive|-if|--interactive-first", NULL, converses},
     {"-sys|--system-prompt", "system", NULL},
     {"--jinja|-fa|--flash-attn|--mmap|--no-mmap|--mlock|-cb|--cont-batching|--no-warmup", NULL, always},
-    {"-hf|-hfr|--hf-repo|--hf-file|--hf-token", NULL, no_hub},
+    {"-hf|-hfr|--hf-repo|--hf-file|--hf-token|--download-dir", NULL, hub},
     {"-r|--reverse-prompt", "stop", NULL},
     {"-s", "seed", NULL},
     {"--n-predict|--predict|--max-new-tokens", "max-tokens", NULL},

@@ -21,8 +21,6 @@ enum {
 
 /* Numbers are long, above 10000 pointers, above 20000 functions. */
 enum {
-    CURLOPT_LOW_SPEED_LIMIT = 19,
-    CURLOPT_LOW_SPEED_TIME = 20,
     CURLOPT_NOPROGRESS = 43,
     CURLOPT_NOBODY = 44,
     CURLOPT_CONNECTTIMEOUT = 78,

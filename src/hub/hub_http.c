@@ -42,7 +42,8 @@ struct hub_http {
     bool away;
     uint64_t skip;  /* bytes of the body before `from`: the server sends the whole file */
     uint64_t other; /* bytes of a body that is not taken */
-    bool begun, full;
+    bool begun, full, silent;
+    double last; /* clock_now when it began, or when bytes of the file came */
     err *e;
     char why[CURL_ERROR_SIZE];
 };
@@ -125,15 +126,18 @@ static size_t on_body(char *p, size_t size, size_t n, void *of)
     }
     if (!h->begun && check_body(h)) return 0;
     h->begun = true;
-    atomic_store(h->q->heard, clock_now());
+    h->last = clock_now();
+    atomic_store(h->q->heard, h->last);
     return take_body(h, p, bytes) || h->full ? 0 : bytes;
 }
 
+/* Called about once a second: whether to end. Heads that trickle are silence, too. */
 static int on_progress(void *of, long long a, long long b, long long c, long long d)
 {
     (void)a, (void)b, (void)c, (void)d;
-    const hub_http *h = of;
-    return h->q->stop && atomic_load(h->q->stop);
+    hub_http *h = of;
+    h->silent = clock_now() - h->last > SILENT_SECONDS;
+    return h->silent || atomic_load(h->q->stop);
 }
 
 /* "https://host:port" of a URL; 0: it has another scheme, a user or no host. */
@@ -164,7 +168,9 @@ static int fail_transfer(hub_http *h, CURLcode code, err *e)
 {
     const char *why = *h->why ? h->why : lib.easy_strerror(code);
     switch (code) {
-    case CURLE_ABORTED_BY_CALLBACK: return err_set(e, ERR_CANCELLED, "cancelled");
+    case CURLE_ABORTED_BY_CALLBACK:
+        if (h->silent) return err_set(e, ERR_UNAVAILABLE, "nothing came for %d seconds", SILENT_SECONDS);
+        return err_set(e, ERR_CANCELLED, "cancelled");
     case CURLE_UNSUPPORTED_PROTOCOL:
     case CURLE_URL_MALFORMAT: return err_set(e, ERR_FORMAT, "%s", why);
     case CURLE_PEER_FAILED_VERIFICATION:
@@ -182,8 +188,6 @@ static void set_request(hub_http *h, const char *url, struct curl_slist *lines)
     lib.easy_setopt(c, CURLOPT_URL, url);
     lib.easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     lib.easy_setopt(c, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_SECONDS);
-    lib.easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, 1L);
-    lib.easy_setopt(c, CURLOPT_LOW_SPEED_TIME, (long)SILENT_SECONDS);
     lib.easy_setopt(c, CURLOPT_BUFFERSIZE, (long)BUFFER);
     lib.easy_setopt(c, CURLOPT_USERAGENT, "inferflow");
     lib.easy_setopt(c, CURLOPT_ERRORBUFFER, h->why);
@@ -212,7 +216,8 @@ static int ask_once(hub_http *h, const char *url, buf *next, err *e)
     if (lines && *q->token && same_origin(q->url, url)) lib.slist_append(lines, line);
     if (!lines) return err_memory(e, NULL);
     hub_head_begin(h->head);
-    h->begun = h->full = false;
+    h->begun = h->full = h->silent = false;
+    h->last = clock_now();
     h->other = 0;
     h->why[0] = 0;
     h->e = e;

@@ -148,6 +148,14 @@ class Hub(BaseHTTPRequestHandler):
         elif org == "silent":
             self.note(0)
             time.sleep(200)
+        elif org == "trickles":
+            self.note(0)
+            try:
+                while True:
+                    self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Long: " + b"x" * 40)
+                    time.sleep(0.5)
+            except OSError:
+                self.close_connection = True
         elif org == "loops":
             self.reply(302, Location=self.path)
         elif org == "elsewhere" and first:
