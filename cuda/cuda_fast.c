@@ -15,7 +15,7 @@ int cuda_fast_load(cuda_weights *w, err *e)
     if (!rc) rc = cuda_find(&w->q, w->fast, "cuda_" #name, &w->kernels.name, e);
     CUDA_FAST_LIST(X)
 #undef X
-    return rc;
+    return rc ? rc : cuda_run_load(w, e);
 }
 
 static int start_embed(cuda_device *d, const cuda_segment *s, const step *st, const op *o, err *e)

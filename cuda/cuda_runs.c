@@ -7,7 +7,7 @@
 #include "cuda/cuda_args.h"
 #include "tensor/act_q8.h"
 
-enum { SHARED_MAX = 40 << 10 }; /* bytes of dynamic shared memory that every device gives without being asked */
+enum { SHARED_MAX = 96 << 10 }; /* bytes of dynamic shared memory that every device gives when asked: 99 KiB in all */
 enum { NONE = -1, OPS = 8 };    /* ops of a run at most */
 
 /* Where the rows of an op are: slots. `from` of a first operand that is loaded: where to. */
@@ -117,6 +117,12 @@ static run_plan plan_run(const segment *s, uint32_t first, uint32_t most)
     run_plan r = {.s = s, .first = first};
     while (r.n < most && add_op(&r, first + r.n)) continue;
     return r;
+}
+
+int cuda_run_load(cuda_weights *w, err *e)
+{
+    return cuda_done(&w->q, w->q.cu->cuFuncSetAttribute(w->kernels.rows, CU_SHARED_DYNAMIC, SHARED_MAX),
+                     "preparing a kernel", e);
 }
 
 uint32_t cuda_run_length(const segment *s, uint32_t first) { return plan_run(s, first, OPS).n; }
