@@ -45,19 +45,24 @@ static void draw(const char *model, int tokens, buf *counts)
     count(command, counts);
 }
 
-/* Kernels of a layer in a decode step. Wider than 256 columns, as activations are coded twice below. */
+/* Wider than 256 columns, as activations are coded twice below. */
+static void make_wide(int layers, const char *more)
+{
+    char line[4096];
+    snprintf(line, sizeof line,
+             "rm -rf wide && $(dirname $P)/make_llama wide layers=%d dim=320 heads=5 kv_heads=1 head_dim=64 ffn=384 "
+             "vocab=96 %s",
+             layers, more);
+    shell(line);
+}
+
+/* Kernels of a layer in a decode step. */
 static long long layer_kernels(const char *more)
 {
     buf less = {0}, counts = {0};
     long long n[2];
     for (int layers = 1; layers <= 2; layers++) {
-        char line[4096];
-        snprintf(
-            line, sizeof line,
-            "rm -rf wide && $(dirname $P)/make_llama wide layers=%d dim=320 heads=5 kv_heads=1 head_dim=64 ffn=384 "
-            "vocab=96 %s",
-            layers, more);
-        shell(line);
+        make_wide(layers, more);
         draw("wide", 4, &less);
         draw("wide", 6, &counts);
         n[layers - 1] = count_of(&counts, "kernels") - count_of(&less, "kernels");
@@ -66,6 +71,20 @@ static long long layer_kernels(const char *more)
     buf_free(&less);
     buf_free(&counts);
     return (n[1] - n[0]) / 2;
+}
+
+/* The logits of the model are the CPU's, to the bit. */
+static void compare_logits(void)
+{
+    char line[6000];
+    shell("$P bench -m wide --weights q4_b64 -p 9 -n 1 --reps 1 --json --devices cpu > of_cpu");
+    snprintf(line, sizeof line,
+             "LD_LIBRARY_PATH=%s $P bench -m wide --weights q4_b64 -p 9 -n 1 --reps 1 --json --devices cuda:0 > of_gpu",
+             gpu);
+    shell(line);
+    shell("for i in of_cpu of_gpu; do grep -o 'logits_hash\":\"[0-9a-f]*' $i > $i.hash; done; test -s of_cpu.hash && "
+          "cmp of_cpu.hash "
+          "of_gpu.hash");
 }
 
 static void launches_of_a_layer(void **unused)
@@ -77,6 +96,7 @@ static void launches_of_a_layer(void **unused)
     } rows[] = {{"", 8}, {"experts=4 used=2", 12}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const long long n = layer_kernels(rows[i].shape);
+        compare_logits();
         if (n > rows[i].most) fail_msg("a layer \"%s\" has %lld launches, not %d", rows[i].shape, n, rows[i].most);
     }
 }
