@@ -179,6 +179,69 @@ static void what_is_ordered_is_no_race(void **state)
     assert_string_equal(said, "");
 }
 
+/* ---- kernels that wait for another one ---- */
+
+/* What `await` on a stream of its own finds that `leave` left, which is launched behind it on this device. */
+static int meet_on(int device, uint32_t how, uint32_t *found)
+{
+    CUdeviceptr y = some_memory(), z = some_memory();
+    CUstream first, second;
+    CUcontext other = gpu.cx;
+    WANT(!gpu.cuCtxSynchronize() && !gpu.cuStreamCreate(&first, 1));
+    WANT(!gpu_go("await", 1, 1, 0, first, PARAMS(&y, &z, &how)));
+    if (device) {
+        CUmodule here = gpu.kernels;
+        char *text = gpu_text("tests/gpu/kernels.ptx");
+        WANT(!gpu.cuDevicePrimaryCtxRetain(&other, device) && !gpu.cuCtxSetCurrent(other));
+        WANT(!gpu.cuCtxEnablePeerAccess(gpu.cx, 0) && text && !gpu.cuModuleLoadData(&gpu.kernels, text));
+        free(text);
+        WANT(!gpu.cuStreamCreate(&second, 1) && !gpu_go("leave", 1, 1, 0, second, PARAMS(&y, &how)));
+        gpu.kernels = here;
+        WANT(!gpu.cuCtxSetCurrent(gpu.cx));
+    } else {
+        WANT(!gpu.cuStreamCreate(&second, 1) && !gpu_go("leave", 1, 1, 0, second, PARAMS(&y, &how)));
+    }
+    const CUresult r = gpu.cuStreamSynchronize(first);
+    if (r) return fails(r);
+    WANT(!gpu.cuMemcpyDtoH_v2(found, z, 4));
+    return 0;
+}
+static int meeting_case(void)
+{
+    uint32_t found = 0;
+    const int bad = meet_on(1, 0, &found);
+    return bad ? bad : found == 99 ? 0 : __LINE__;
+}
+static int relaxed_case(void)
+{
+    uint32_t found = 0;
+    return meet_on(1, 1, &found);
+}
+static int full_case(void)
+{
+    uint32_t found = 0;
+    const int bad = meet_on(0, 0, &found);
+    return bad ? bad : found == 7 || found == 99 ? 0 : __LINE__;
+}
+
+/* The other device's kernel has its turns while this one waits, whoever is waited for; on one device a kernel that
+ * waits may keep the other one out. A race shows where both have run at one time. */
+static void kernels_meet_if_they_have_devices_of_their_own(void **state)
+{
+    (void)state;
+    int raced = 0;
+    for (int seed = 1; seed < 8; seed++) {
+        char settings[40];
+        snprintf(settings, sizeof settings, "SOFT_GPU_SEED=%d", seed);
+        gpu_case(meeting_case, settings, said, ROOM);
+        assert_string_equal(said, "");
+        gpu_case(full_case, settings, said, ROOM);
+        gpu_case(relaxed_case, settings, said, ROOM);
+        raced += strstr(said, "a race: it reads what thread (0,0,0) of another launch wrote") != NULL;
+    }
+    assert_true(raced > 0);
+}
+
 /* ---- a ring of bulk copies ---- */
 
 static int ring(uint32_t how)
@@ -263,6 +326,7 @@ int main(void)
         cmocka_unit_test(threads_that_wait_for_ever_are_found),
         cmocka_unit_test(races_are_found_whatever_the_order),
         cmocka_unit_test(what_is_ordered_is_no_race),
+        cmocka_unit_test(kernels_meet_if_they_have_devices_of_their_own),
         cmocka_unit_test(a_ring_waits_on_both_sides),
         cmocka_unit_test(unknown_instructions_end_the_process),
     };

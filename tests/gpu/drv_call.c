@@ -7,7 +7,7 @@
  *   SOFT_GPU_SEED=1               of the order of streams, blocks and warps
  *   SOFT_GPU_PATIENCE=1073741824  a launch fails of which no block has ended for so many instructions of warps
  *   SOFT_GPU_RACES=0              does not look for races: twice as fast
- *   SOFT_GPU_PLANT, SOFT_GPU_DROP, SOFT_GPU_COVER: faults that a test plants (plant.h)
+ *   SOFT_GPU_PLANT, SOFT_GPU_DROP, SOFT_GPU_STOP, SOFT_GPU_COVER: faults that a test plants (plant.h)
  *   SOFT_GPU_COUNT=FILE           writes calls, launches, kernels that ran (those of graphs too), copies and bytes,
  *                                 copies of memory of the host that is not pinned, as JSON when the process ends
  *   SOFT_GPU_FAIL=12              the 12th call fails; cuMemAlloc:3: the third call of that function. Allocations
@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 drv_settings drv_set = {.version = 13000,
                         .devices = 4,
@@ -133,6 +134,22 @@ void drv_breathe(void)
     pthread_mutex_unlock(&gate);
     sched_yield();
     pthread_mutex_lock(&gate);
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+uint64_t drv_sleep(long ns)
+{
+    const uint64_t start = now_ns();
+    pthread_mutex_unlock(&gate);
+    nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
+    pthread_mutex_lock(&gate);
+    return now_ns() - start;
 }
 
 CUresult cuGetErrorName(CUresult r, const char **text)

@@ -70,6 +70,7 @@ CUresult cuEventQuery(CUevent e)
     if (!r && capture_of(e)) e->capture->broken = true, r = CUDA_ERROR_CAPTURED_EVENT;
     if (r || !e->recorded) return drv_leave(r);
     if (e->s->done < e->count) stream_progress();
+    op_idle();
     if (e->cx->broken) return drv_leave(e->cx->broken);
     return drv_leave(e->s->done < e->count ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
 }

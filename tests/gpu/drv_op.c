@@ -1,10 +1,41 @@
 /* drv_op.c - one piece of work: a kernel, a copy, a set. Copies of pinned memory read and write it when they run,
- * which is late. */
+ * which is late.
+ *
+ * A kernel that waits for something may fill its device as far as anybody knows: none begins beside it there. Other
+ * devices go on. */
 #include "tests/gpu/drv_state.h"
 #include "tests/gpu/plant.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+enum { IDLE_TURNS = 16, IDLE_NS = 500000 };
+static const launch *waiting[GPU_DEVICES]; /* of each device */
+static int n_waiting, idle_turns;          /* idle_turns: of kernels that wait, and of nothing else since */
+
+static void note_waiting(int device, const launch *l, bool waits)
+{
+    if (waits ? waiting[device] != NULL : waiting[device] != l) return;
+    waiting[device] = waits ? l : NULL;
+    n_waiting += waits ? 1 : -1;
+}
+
+bool op_waits(void) { return n_waiting > 0; }
+
+/* Time goes on outside of the devices as it does there: others may be on their way to launch something. */
+void op_idle(void)
+{
+    if (idle_turns < IDLE_TURNS) return;
+    idle_turns = 0;
+    machine_idle += drv_sleep(IDLE_NS);
+}
+
+static void end_launch(op *o)
+{
+    note_waiting(o->cx->device, o->running, false);
+    launch_free(o->running);
+    o->running = NULL;
+}
 
 op *op_new(op_kind kind, context *cx)
 {
@@ -17,7 +48,7 @@ op *op_new(op_kind kind, context *cx)
 
 void op_free(op *o)
 {
-    if (o->running) launch_free(o->running);
+    if (o->running) end_launch(o);
     if (o->run) graph_run_free(o->run);
     free(o->params);
     free(o->staged);
@@ -66,6 +97,7 @@ static void set_now(const op *o)
 static bool kernel_step(op *o, int64_t budget)
 {
     if (!o->running) {
+        if (waiting[o->cx->device]) return false;
         drv_count.kernels++;
         o->running = launch_new(o->fn->of->p, o->fn->index, o->grid, o->dim, o->dynamic);
         o->running->device = o->cx->device;
@@ -73,19 +105,25 @@ static bool kernel_step(op *o, int64_t budget)
         o->running->patience = drv_set.patience;
         memcpy(o->running->params, o->params, PARAM_BYTES);
     }
-    if (!launch_run(o->running, budget)) return false;
+    const bool done = launch_run(o->running, budget);
+    note_waiting(o->cx->device, o->running, o->running->waits);
+    idle_turns = o->running->waits ? idle_turns + 1 : 0;
+    if (!done) return false;
     if (o->running->fault) o->cx->broken = o->running->fault;
-    launch_free(o->running);
-    o->running = NULL;
+    end_launch(o);
     return true;
 }
 
-/* Whether it is the piece of work that is left out. */
+/* Whether it is a piece of work that is left out. */
 static bool drops_now(const op *o)
 {
+    static bool stopped[GPU_DEVICES];
     if (o->kind == OP_COPY) return plant_now("copy:");
-    if (o->kind != OP_KERNEL || o->running || !plant_now("kernel:")) return false;
-    drv_say("left out: %s, %u x %u blocks", o->fn->of->p->m->function[o->fn->index].name, o->grid[0], o->grid[1]);
+    if (o->kind != OP_KERNEL || o->running) return false;
+    const char *name = o->fn->of->p->m->function[o->fn->index].name;
+    if (plant_stops(name)) stopped[o->cx->device] = true;
+    if (stopped[o->cx->device] || !plant_now("kernel:")) return stopped[o->cx->device];
+    drv_say("left out: %s, %u x %u blocks", name, o->grid[0], o->grid[1]);
     return true;
 }
 
@@ -94,10 +132,11 @@ bool op_step(op *o)
     if (o->cx->broken || drops_now(o)) return true;
     switch (o->kind) {
     case OP_KERNEL: return kernel_step(o, 100000);
-    case OP_COPY: copy_now(o); return true;
-    case OP_SET: set_now(o); return true;
+    case OP_COPY: copy_now(o); break;
+    case OP_SET: set_now(o); break;
     case OP_GRAPH: return graph_run_step(o->run);
-    case OP_NOTHING: return true;
+    case OP_NOTHING: break;
     }
+    idle_turns = 0;
     return true;
 }

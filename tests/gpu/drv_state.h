@@ -23,6 +23,8 @@ CUresult drv_enter(const char *name, int needs);
 CUresult drv_leave(CUresult r);
 /* Lets other threads in for a moment. */
 void drv_breathe(void);
+/* The same for so many ns; how many it were. */
+uint64_t drv_sleep(long ns);
 /* A line on stderr for what a caller did wrong. */
 __attribute__((format(printf, 1, 2))) void drv_say(const char *format, ...);
 
@@ -84,6 +86,10 @@ void op_free(op *o);
 op *op_copy(const op *o);
 /* Goes on with it; true when it is done. A fault breaks the context. */
 bool op_step(op *o);
+/* Whether a kernel waits for something (machine.h). */
+bool op_waits(void);
+/* Sleeps where for some time nothing else went on. */
+void op_idle(void);
 
 typedef struct stream {
     context *cx;

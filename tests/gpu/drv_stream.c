@@ -120,7 +120,7 @@ static bool step_towards(stream *s, int depth)
 CUresult stream_run_until(stream *s, uint64_t count)
 {
     context *cx = s->cx;
-    /* Half of the time only what is waited for runs, half of the time anything. */
+    /* Half of the time only what is waited for runs, and what a kernel may wait for; half of the time anything. */
     const bool lazy = chance() & 1;
     while (s->done < count && !cx->broken) {
         if (!(lazy ? step_towards(s, 0) : stream_progress())) {
@@ -128,6 +128,8 @@ CUresult stream_run_until(stream *s, uint64_t count)
             drv_say("a stream waits for work that nobody has queued");
             return CUDA_ERROR_LAUNCH_FAILED;
         }
+        if (lazy && op_waits()) stream_progress();
+        op_idle();
         drv_breathe();
     }
     return cx->broken;
@@ -211,6 +213,7 @@ CUresult cuStreamQuery(CUstream s)
     if (!r && t->capture) t->capture->broken = true, r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (r) return drv_leave(r);
     if (t->done < t->queued) stream_progress();
+    op_idle();
     if (t->cx->broken) return drv_leave(t->cx->broken);
     return drv_leave(t->done < t->queued ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
 }

@@ -65,6 +65,7 @@ struct warp {
     int index;       /* in the block */
     int n_group, at; /* at: the group that runs */
     int spins;       /* branches backwards that a divided warp has taken in a row */
+    bool sleeps;     /* its turn is over */
     const inst *now;
     group g[LANES];
     struct lane_copies *copies; /* cp.async under way; NULL before the first */

@@ -13,7 +13,7 @@
 
 enum { RESIDENT = 64, PATIENCE = 1 << 20, SPARES = 4 };
 
-uint64_t machine_warp_instructions;
+uint64_t machine_warp_instructions, machine_idle;
 
 uint64_t machine_random(uint64_t *state)
 {
@@ -239,12 +239,14 @@ static void begin_block(launch *l)
 static int64_t block_run(block *b, int64_t budget)
 {
     int64_t n = 0;
-    while (b->live && n < budget && !b->of->fault) {
+    while (b->live && n < budget && !b->of->waits && !b->of->fault) {
         int64_t turn = 0;
         const int first = (int)(machine_random(&b->of->random) % (uint64_t)b->n_warp);
-        for (int i = 0; i < b->n_warp && !b->of->fault; i++) {
+        for (int i = 0; i < b->n_warp && !b->of->fault; i++) { /* all warps: one may be what another sleeps for */
             warp *w = &b->warps[(first + i) % b->n_warp];
-            if (w->live) turn += warp_run(w, 16 + (int64_t)(machine_random(&b->of->random) % 2048));
+            if (!w->live) continue;
+            turn += warp_run(w, 16 + (int64_t)(machine_random(&b->of->random) % 2048));
+            b->of->waits |= w->sleeps;
         }
         n += turn;
         if (!turn && b->live && !b->of->fault)
@@ -280,7 +282,8 @@ launch *launch_new(program *p, int function, const uint32_t grid[3], const uint3
 
 bool launch_run(launch *l, int64_t budget)
 {
-    while (budget > 0 && !l->fault) {
+    l->waits = false;
+    while (budget > 0 && !l->waits && !l->fault) {
         while (l->n_resident < l->window && l->next < l->count) begin_block(l);
         if (!l->n_resident) return true;
         const int i = (int)(machine_random(&l->random) % (uint64_t)l->n_resident);
@@ -295,7 +298,7 @@ bool launch_run(launch *l, int64_t budget)
             l->resident[i] = l->resident[--l->n_resident];
             block_keep(l->p, b);
             l->idle = 0;
-        } else if (l->idle > PATIENCE && l->next < l->count && l->window < RESIDENT) {
+        } else if ((l->idle > PATIENCE || l->waits) && l->next < l->count && l->window < RESIDENT) {
             /* They may wait for one that has not begun. */
             l->window++;
             l->idle = 0;

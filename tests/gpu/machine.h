@@ -1,7 +1,10 @@
 /* machine.h - a launch of a kernel: its blocks, their warps, and how they take turns.
  *
  * All state is explicit, so a launch goes on for some instructions and stops anywhere; launches of several streams
- * interleave. The order of warps and blocks comes from a seed. */
+ * interleave. The order of warps and blocks comes from a seed.
+ *
+ * A thread that sleeps (nanosleep) waits for something, and its launch's turn ends. Clocks of the device go forward by
+ * instructions, and while all that runs only waits. */
 #pragma once
 #include "tests/gpu/gpu_memory.h"
 #include "tests/gpu/ptx_program.h"
@@ -42,6 +45,7 @@ typedef struct launch {
     block **resident;
     uint64_t idle;         /* instructions since a block has ended */
     uint64_t patience;     /* how many of them are too many */
+    bool waits;            /* a thread slept in the last turn */
     int fault;             /* an error of the driver's, 0 for none */
     gpu_range *near[NEAR]; /* where an instruction's last address was, by its place */
     uint64_t random;
@@ -57,8 +61,8 @@ bool launch_run(launch *l, int64_t budget);
 void launch_free(launch *l);
 /* Frees what launches of p have kept for the next ones. */
 void machine_forget(program *p);
-/* Instructions of warps that ran in this process. */
-extern uint64_t machine_warp_instructions;
+/* Instructions of warps that ran in this process; ns in which all that ran waited. */
+extern uint64_t machine_warp_instructions, machine_idle;
 
 /* A warp's instruction has failed for a lane: a line on stderr, and the launch ends. */
 __attribute__((format(printf, 4, 5))) void machine_fault(warp *w, int lane, int code, const char *format, ...);

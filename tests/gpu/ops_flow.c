@@ -126,7 +126,12 @@ static void trap(warp *w, const inst *in, uint32_t mask)
     machine_fault(w, __builtin_ctz(mask), FAULT_LAUNCH, "the kernel gives up");
 }
 
-static void nothing(warp *w, const inst *in, uint32_t mask) { (void)w, (void)in, (void)mask; }
+static void sleep_for(warp *w, const inst *in, uint32_t mask)
+{
+    (void)in;
+    warp_take(w, mask)->pc++;
+    warp_sleep(w);
+}
 
 /* o[1]: which barrier; o[2]: how many threads; o[3]: the predicate of bar.red. */
 static void barrier_at(warp *w, const inst *in, uint32_t mask)
@@ -286,6 +291,15 @@ static bool decode_barrier(decoder *d)
     return true;
 }
 
+static bool decode_sleep(decoder *d)
+{
+    decode_word(d, "u32");
+    decode_end(d, 1, 1);
+    decode_source(d, &d->l->o[0], 'r');
+    decode_emit(d, sleep_for)->flow = FLOW_SETS;
+    return true;
+}
+
 bool decode_flow(decoder *d)
 {
     const char *op = d->word[0];
@@ -294,9 +308,9 @@ bool decode_flow(decoder *d)
     if (!strcmp(op, "call")) return decode_call(d);
     if (!strcmp(op, "ret") || !strcmp(op, "exit")) return decode_return(d);
     if (!strcmp(op, "bar") || !strcmp(op, "barrier")) return decode_barrier(d);
-    if (strcmp(op, "trap") && strcmp(op, "nanosleep")) return false;
-    if (op[0] == 'n') decode_word(d, "u32");
-    decode_end(d, op[0] == 'n', op[0] == 'n');
-    decode_emit(d, op[0] == 'n' ? nothing : trap);
+    if (!strcmp(op, "nanosleep")) return decode_sleep(d);
+    if (strcmp(op, "trap")) return false;
+    decode_end(d, 0, 0);
+    decode_emit(d, trap);
     return true;
 }

@@ -114,7 +114,7 @@ static void store(warp *w, const inst *in, uint32_t mask)
     if (!access_lanes(w, mask, (ptx_space)in->space, at, bytes, in->order ? TOUCH_WRITE | TOUCH_STRONG : TOUCH_WRITE,
                       p))
         return;
-    if (in->order) note_strong(w, in, mask, at, TOUCH_WRITE);
+    if (in->order) note_strong(w, in, mask, at, TOUCH_WRITE | TOUCH_OVER);
     for (int i = 0; i < in->n; i++) {
         const uint8_t *from = (const uint8_t *)row(w, in->x[i]);
         const size_t step = in->kind & ELEMENT_WIDE ? 8 : 4;

@@ -50,7 +50,7 @@ static void is_space(warp *w, const inst *in, uint32_t mask)
 void ops_clock(warp *w, const inst *in, uint32_t mask)
 {
     uint64_t *d = (uint64_t *)row_set(w, in->o[0]);
-    EACH_LANE(mask, d[l] = machine_warp_instructions + w->block->ran;);
+    EACH_LANE(mask, d[l] = machine_warp_instructions + w->block->ran + machine_idle;);
 }
 
 static bool decode_vector_move(decoder *d, bool to_one, int bytes)

@@ -51,6 +51,14 @@ bool plant_now(const char *what)
     return asked && !strncmp(asked, what, strlen(what)) && ++seen == strtoull(asked + strlen(what), NULL, 10);
 }
 
+bool plant_stops(const char *kernel)
+{
+    static uint64_t seen;
+    const char *asked = getenv("SOFT_GPU_STOP"), *at = asked ? strchr(asked, ':') : NULL;
+    return at && strlen(kernel) == (size_t)(at - asked) && !strncmp(asked, kernel, strlen(kernel)) &&
+           ++seen == strtoull(at + 1, NULL, 10);
+}
+
 void plant_cover(program *p)
 {
     if (getenv("SOFT_GPU_COVER") && !(p->ran = calloc((size_t)p->n_code + 1, 1))) abort();

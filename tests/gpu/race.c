@@ -40,6 +40,7 @@ enum { KNOWN_WARP = 1024 };
 
 typedef struct vector_clock {
     uint32_t warp[WARPS];
+    uint32_t past; /* it knows of all launches that ended before */
     int n;
     known *list;
 } vector_clock;
@@ -66,15 +67,26 @@ typedef struct race_block {
     race_warp warps[WARPS];
 } race_block;
 
+typedef struct variables {
+    int n;
+    variable *list;
+} variables;
+
 typedef struct race_launch {
-    uint32_t began; /* what is older is of other launches */
+    uint32_t began;
     uint16_t number;
-    int n_variable;
-    variable *variables;
+    bool beside;        /* another one ran at the same time */
+    variables of_block; /* in shared memory */
+    struct race_launch *next;
 } race_launch;
 
 static uint32_t time_now = 1, block_number;
 static uint16_t launch_number;
+static race_launch *running;
+static variables of_all; /* in memory that all launches see */
+static struct {
+    uint32_t began, ended;
+} lives[1 << 16]; /* of launches by number; ended 0: it runs */
 
 bool race_on(void)
 {
@@ -128,6 +140,7 @@ static void learn(vector_clock *c, uint32_t of, uint32_t who, uint32_t time)
 /* c learns what from, of a lane of block of, knows; c belongs to block mine. */
 static void join(vector_clock *c, uint32_t mine, const vector_clock *from, uint32_t of)
 {
+    if (c->past < from->past) c->past = from->past;
     for (uint32_t i = 0; i < WARPS; i++) {
         if (mine != of && from->warp[i]) learn(c, of, KNOWN_WARP + i, from->warp[i]);
         else if (mine == of && c->warp[i] < from->warp[i]) c->warp[i] = from->warp[i];
@@ -184,6 +197,7 @@ static void tell(vector_clock *c, uint32_t mine, const warp *w, uint32_t mask)
     race_warp *rw = of_warp(w);
     const uint32_t of = of_block(w->block)->number;
     join(c, mine, &rw->all, of);
+    if (c->past < w->block->of->race->began) c->past = w->block->of->race->began;
     for (uint32_t m = mask; m; m &= m - 1) {
         const int l = __builtin_ctz(m);
         if (rw->own[l]) join(c, mine, rw->own[l], of);
@@ -215,13 +229,29 @@ void race_begin_launch(launch *l)
     if (!l->race) abort();
     l->race->began = ++time_now;
     l->race->number = ++launch_number;
+    lives[launch_number].began = time_now;
+    lives[launch_number].ended = 0;
+    l->race->next = running;
+    running = l->race;
+    for (race_launch *at = running; at && running->next; at = at->next) at->beside = true;
+}
+
+static void forget_variables(variables *v)
+{
+    for (int i = 0; i < v->n; i++) clear(&v->list[i].clock);
+    free(v->list);
+    *v = (variables){0};
 }
 
 void race_end_launch(launch *l)
 {
     if (!l->race) return;
-    for (int i = 0; i < l->race->n_variable; i++) clear(&l->race->variables[i].clock);
-    free(l->race->variables);
+    race_launch **at = &running;
+    while (*at != l->race) at = &(*at)->next;
+    *at = l->race->next;
+    lives[l->race->number].ended = ++time_now;
+    if (!running) forget_variables(&of_all);
+    forget_variables(&l->race->of_block);
     free(l->race);
 }
 
@@ -252,17 +282,14 @@ void race_end_block(block *b)
             drop(&rb->warps[i].taken[l]);
         }
     }
-    race_launch *rl = b->of->race;
+    variables *v = &b->of->race->of_block;
     int kept = 0;
-    for (int i = 0; i < rl->n_variable; i++) {
-        if (rl->variables[i].block == rb->number) clear(&rl->variables[i].clock);
-        else rl->variables[kept++] = rl->variables[i];
+    for (int i = 0; i < v->n; i++) {
+        if (v->list[i].block == rb->number) clear(&v->list[i].clock);
+        else v->list[kept++] = v->list[i];
     }
-    if (!kept) {
-        free(rl->variables);
-        rl->variables = NULL;
-    }
-    rl->n_variable = kept;
+    v->n = kept;
+    if (!kept) forget_variables(v);
 }
 
 static void step(warp *w)
@@ -304,13 +331,13 @@ void race_barrier_done(block *b, int id)
 
 static variable *find_variable(const warp *w, uint64_t address, bool add)
 {
-    race_launch *rl = w->block->of->race;
     /* A block's own address of shared memory is not another block's. */
     const uint32_t of = (address & ~WINDOW_OFFSET) == WINDOW_SHARED ? of_block(w->block)->number : 0;
-    for (int i = 0; i < rl->n_variable; i++)
-        if (rl->variables[i].address == address && rl->variables[i].block == of) return &rl->variables[i];
+    variables *in = of ? &w->block->of->race->of_block : &of_all;
+    for (int i = 0; i < in->n; i++)
+        if (in->list[i].address == address && in->list[i].block == of) return &in->list[i];
     if (!add) return NULL;
-    variable *v = GROW(rl->variables, rl->n_variable);
+    variable *v = GROW(in->list, in->n);
     v->address = address;
     v->block = of;
     return v;
@@ -341,8 +368,11 @@ void race_strong(warp *w, int l, uint64_t address, int touch, int order)
                releases = order == ORDER_RELEASE || order == ORDER_BOTH;
     const variable *v = find_variable(w, address, false);
     if (v && touch & TOUCH_READ) join(make(rw, acquires ? &rw->own[l] : &rw->taken[l]), mine, &v->clock, 0);
-    if (!(touch & TOUCH_WRITE) || !(releases || rw->given[l])) return;
-    variable *to = find_variable(w, address, true);
+    if (!(touch & TOUCH_WRITE)) return;
+    const bool gives = releases || rw->given[l];
+    variable *to = gives ? find_variable(w, address, true) : find_variable(w, address, false);
+    if (to && touch & TOUCH_OVER) clear(&to->clock);
+    if (!gives) return;
     if (releases) tell(&to->clock, 0, w, 1u << l);
     else join(&to->clock, 0, rw->given[l], mine);
     step(w);
@@ -356,14 +386,29 @@ static void report(warp *w, int l, const record *r, bool wrote, int touch)
     machine_fault(w, l, FAULT_LAUNCH,
                   "a race: it %s what thread (%u,%u,%u)%s %s at line %u, and nothing orders the two",
                   touch & TOUCH_WRITE ? "writes" : "reads", t % dim[0], t / dim[0] % dim[1], t / dim[0] / dim[1],
-                  r->block == of_block(w->block)->number ? " of its block" : " of another block",
+                  r->launch != w->block->of->race->number  ? " of another launch"
+                  : r->block == of_block(w->block)->number ? " of its block"
+                                                           : " of another block",
                   wrote ? "wrote" : "read", r->line);
+}
+
+/* Whether what another launch did is over since before this one began, or one that the lane has heard of; or of an
+ * earlier launch of its number. */
+static bool was_before(const warp *w, int l, const record *r)
+{
+    const race_launch *rl = w->block->of->race;
+    const race_warp *rw = of_warp(w);
+    uint32_t past = rl->began;
+    if (!rl->beside || !r->block || r->time < lives[r->launch].began) return true;
+    if (past < rw->all.past) past = rw->all.past;
+    if (rw->own[l] && past < rw->own[l]->past) past = rw->own[l]->past;
+    return lives[r->launch].ended && lives[r->launch].ended < past;
 }
 
 static inline bool ordered(const warp *w, int l, const gpu_shadow *s, const record *r, const record *me)
 {
     const race_warp *rw = of_warp(w);
-    if (r->launch != me->launch || r->time < w->block->of->race->began) return true;
+    if (r->launch == me->launch ? r->time < w->block->of->race->began : was_before(w, l, r)) return true;
     if (s->of_block && r->block != me->block) return true;
     if (r->block == me->block && r->thread == me->thread) return true;
     if (r->strong && me->strong) return true;
@@ -395,7 +440,7 @@ static bool write_cell(warp *w, int l, const gpu_shadow *s, cell *c, const recor
 /* False after a fault. */
 static inline bool touch_cell(warp *w, int l, const gpu_shadow *s, cell *c, const record *me, int touch)
 {
-    if (c->write.launch == me->launch && !ordered(w, l, s, &c->write, me))
+    if ((c->write.launch == me->launch || w->block->of->race->beside) && !ordered(w, l, s, &c->write, me))
         return report(w, l, &c->write, true, touch), false;
     if (touch & TOUCH_WRITE) return write_cell(w, l, s, c, me, touch);
     note_reader(c, me);

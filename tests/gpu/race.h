@@ -2,12 +2,13 @@
  *
  * What orders: barriers of a block and of a warp, for the threads that take part; a release that the other thread has
  * acquired, by the instruction itself or by fences around relaxed and volatile accesses. Atomic and other strong
- * accesses do not race with each other. A scope that is too narrow for the other thread is not noticed. */
+ * accesses do not race with each other. Launches that ran at one time are ordered by nothing else; one that ended
+ * before another began is before it. A scope that is too narrow for the other thread is not noticed. */
 #pragma once
 #include "tests/gpu/machine.h"
 
-/* Bits of how bytes are touched. */
-enum { TOUCH_READ = 1, TOUCH_WRITE = 2, TOUCH_STRONG = 4 };
+/* Bits of how bytes are touched. TOUCH_OVER, of a strong store: what was given away there before is so no more. */
+enum { TOUCH_READ = 1, TOUCH_WRITE = 2, TOUCH_STRONG = 4, TOUCH_OVER = 8 };
 
 /* The memory orders of an instruction: inst.order. */
 enum { ORDER_WEAK, ORDER_RELAXED, ORDER_ACQUIRE, ORDER_RELEASE, ORDER_BOTH };

@@ -28,6 +28,12 @@ static void drop(warp *w, int i)
     if (w->at == w->n_group) w->at = i;
 }
 
+void warp_sleep(warp *w)
+{
+    w->sleeps = true;
+    if (w->n_group > 1) w->spins = SPINS + 1; /* the others' turn */
+}
+
 void warp_end(warp *w, uint32_t mask)
 {
     warp_take(w, mask);
@@ -115,6 +121,7 @@ int64_t warp_run(warp *w, int64_t budget)
 {
     int64_t n = 0;
     int32_t stop;
-    while (n < budget && !w->block->of->fault && pick(w, &stop)) n += straight(w, stop, budget - n);
+    w->sleeps = false;
+    while (n < budget && !w->sleeps && !w->block->of->fault && pick(w, &stop)) n += straight(w, stop, budget - n);
     return n;
 }

@@ -9,5 +9,7 @@ group *warp_take(warp *w, uint32_t mask);
 int64_t warp_run(warp *w, int64_t budget);
 /* True when every living lane of members is in mask; else the lanes wait for the others. */
 bool warp_together(warp *w, uint32_t mask, uint32_t members);
+/* The running group sleeps: the warp's turn is over, and a group beside it has the next one. */
+void warp_sleep(warp *w);
 /* Lanes have ended. */
 void warp_end(warp *w, uint32_t mask);
