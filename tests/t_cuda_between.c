@@ -131,6 +131,48 @@ static void joined_ranks_have_the_bits_of_the_cpu(void **unused)
         }
 }
 
+/* The hashes of sums between these devices, as `bench allreduce` prints them. */
+static void sums_of(const char *settings, const char *devices, const char *options, buf *hashes)
+{
+    buf errors = {0};
+    char shell[9000], path[512];
+    snprintf(shell, sizeof shell,
+             "LD_LIBRARY_PATH=%s SOFT_GPU_DEVICES=8 %s $P bench allreduce --reps 1 --devices '%s' %s | "
+             "awk 'NR > 2 { print $1, $2, $3, $(NF - 1), $NF }' > hashes",
+             gpu, settings, devices, options);
+    if (command_shell(work, shell, &errors)) fail_msg("%s: %s", shell, buf_cstr(&errors));
+    snprintf(path, sizeof path, "%s/hashes", work);
+    hashes->n = 0;
+    assert_int_equal(file_read(hashes, path, 1 << 16, NULL), OK);
+    if (!hashes->n) fail_msg("%s: %s", shell, buf_cstr(&errors));
+    buf_free(&errors);
+}
+
+/* From one element on, of rows that are no whole number of groups, by few blocks and many. */
+static void sums_have_the_bits_of_the_cpu(void **unused)
+{
+    (void)unused;
+    static const char *const cases[][4] = {
+        {"SOFT_GPU_SEED=1", "cpu&cpu", "cuda:0&cuda:1", "--bytes 2,2K,160K --codec int6,f16"},
+        {"SOFT_GPU_SEED=2", "cpu&cpu&cpu", "cuda:2&cuda:0&cuda:1", "--bytes 14,8206 --codec f32,int8 --codec-group 33"},
+        {"SOFT_GPU_SEED=3", "cpu&cpu&cpu&cpu&cpu&cpu&cpu&cpu",
+         "cuda:0&cuda:1&cuda:2&cuda:3&cuda:4&cuda:5&cuda:6&cuda:7", "--bytes 1K --codec int4"},
+        {"SOFT_GPU_SEED=4", "cpu&cpu&cpu", "cuda:0&cuda:1&cuda:0",
+         "--bytes 600,18002 --codec int8,int4s --codec-group 4096"},
+    };
+    buf want = {0}, got = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char options[200];
+        snprintf(options, sizeof options, "%s --algorithm two_step,one_shot", cases[i][3]);
+        sums_of("", cases[i][1], options, &want);
+        sums_of(cases[i][0], cases[i][2], options, &got);
+        if (strcmp(buf_cstr(&want), buf_cstr(&got)))
+            fail_msg("%s %s:\n%s\nnot\n%s", cases[i][2], options, buf_cstr(&got), buf_cstr(&want));
+    }
+    buf_free(&want);
+    buf_free(&got);
+}
+
 int main(void)
 {
 #ifdef HAVE_CUDA
@@ -142,11 +184,13 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(copies_are_of_pinned_memory),
                                        cmocka_unit_test(rows_pass_from_device_to_device),
                                        cmocka_unit_test(joined_ranks_pass_nothing_through_the_host),
-                                       cmocka_unit_test(joined_ranks_have_the_bits_of_the_cpu)};
+                                       cmocka_unit_test(joined_ranks_have_the_bits_of_the_cpu),
+                                       cmocka_unit_test(sums_have_the_bits_of_the_cpu)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 #else
     (void)copies_are_of_pinned_memory, (void)rows_pass_from_device_to_device,
-        (void)joined_ranks_pass_nothing_through_the_host, (void)joined_ranks_have_the_bits_of_the_cpu;
+        (void)joined_ranks_pass_nothing_through_the_host, (void)joined_ranks_have_the_bits_of_the_cpu,
+        (void)sums_have_the_bits_of_the_cpu;
     skip_msg("this build has no CUDA backend");
     return 0;
 #endif

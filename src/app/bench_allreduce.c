@@ -1,8 +1,10 @@
 /* bench_allreduce.c - see bench_allreduce.h. Each device of the group is a thread here or a rank on a node
- * (net/trial.h); the measuring itself is comm/coll_measure.h. */
+ * (net/trial.h); the measuring itself is comm/coll_measure.h. Devices that their backend joins do it among themselves
+ * (comm/coll_devices.h). */
 #include "app/bench_allreduce.h"
 
 #include "comm/coll_choose.h"
+#include "comm/coll_devices.h"
 #include "cpu/cpu.h"
 #include "engine/backend_list.h"
 #include "net/trial.h"
@@ -21,7 +23,7 @@ const param allreduce_rows[] = {
     ROW(codec, PARAM_TEXT, .otherwise = "f16,int8,int6,int4", .words = "NAME,...",
         .doc = "f32, f16, int8, int4, int6 (int4, then int8), and the symmetric int8s, int4s"),
     ROW(algorithm, PARAM_TEXT, .otherwise = "ring,two_step,one_shot", .words = "NAME,...",
-        .doc = "ring, two_step, one_shot, gather"),
+        .doc = "ring, two_step, one_shot, gather; between GPUs two_step, one_shot"),
 };
 const size_t allreduce_row_count = sizeof allreduce_rows / sizeof *allreduce_rows;
 
@@ -104,8 +106,24 @@ typedef struct visit {
     int (*one)(struct visit *v, const coll_test *t, err *e);
     trial_layout *layout;
     trial *trial;
+    const backend *joins; /* the devices' backend joins them; NULL: they are ranks of a trial */
+    coll_devices *devices;
+    int64_t devices_rows, devices_cols; /* what they have room for */
+    int64_t tests;
     json *rows;
 } visit;
+
+/* The backend that has all devices, if it may join them. */
+static const backend *joining_backend(const device_list *all)
+{
+    const backend *be = device_at(all, 0)->be;
+    for (int i = 0; i < all->n; i++)
+        if (device_at(all, i)->node[0] || device_at(all, i)->be != be) return NULL;
+    return coll_devices_can(be, coll_named(span_str("two_step"))) ? be : NULL;
+}
+
+/* Joined devices make no other sums than those in one and in two steps. */
+static bool is_made(const visit *v, const coll_test *t) { return !v->joins || coll_devices_can(v->joins, t->kind); }
 
 /* The largest message of all tests. */
 static int note_bytes(visit *v, const coll_test *t, err *e)
@@ -113,13 +131,30 @@ static int note_bytes(visit *v, const coll_test *t, err *e)
     const uint64_t bytes = trial_message_bytes(t, v->layout->devices.n);
     (void)e;
     if (bytes > v->layout->bytes) v->layout->bytes = bytes;
+    v->tests += is_made(v, t);
     return OK;
+}
+
+static int measure_devices(visit *v, const coll_test *t, coll_score *s, err *e)
+{
+    const device_list *all = &v->layout->devices;
+    int number[DEVICES_MAX], rc = OK;
+    if (v->devices && (v->devices_rows != t->rows || v->devices_cols != t->cols)) {
+        coll_devices_close(v->devices);
+        v->devices = NULL;
+    }
+    for (int i = 0; i < all->n; i++) number[i] = device_at(all, i)->number;
+    if (!v->devices) rc = coll_devices_open(&v->devices, v->joins, number, all->n, t->rows, t->cols, e);
+    v->devices_rows = t->rows;
+    v->devices_cols = t->cols;
+    return rc ? rc : coll_devices_measure(v->devices, t, s, e);
 }
 
 static int measure_one(visit *v, const coll_test *t, err *e)
 {
     coll_score s;
-    int rc = trial_run(v->trial, t, &s, e);
+    if (!is_made(v, t)) return OK;
+    const int rc = v->joins ? measure_devices(v, t, &s, e) : trial_run(v->trial, t, &s, e);
     if (!rc) report_score(v->rows, t, v->layout->devices.n, &s);
     return rc;
 }
@@ -146,13 +181,17 @@ int bench_allreduce(const allreduce_options *o, const engine_options *m, int64_t
     trial_options to = {.devices = m->devices, .layout = &layout, .key_file = m->key_file, .timeout = m->peer_timeout};
     visit v = {.one = note_bytes, .layout = &layout};
     int rc = list_ranks(m->devices, m->isa, &layout, to.wire, e);
+    if (!rc) v.joins = joining_backend(&layout.devices);
     if (!rc) rc = each_one(o, &with, &v, e);
-    if (!rc) rc = trial_open(&v.trial, &to, e);
+    if (!rc && !v.tests)
+        rc = err_set(e, ERR_USAGE, "--algorithm %s: between these devices there are two_step, one_shot", o->algorithm);
+    if (!rc && !v.joins) rc = trial_open(&v.trial, &to, e);
     if (!rc) {
         json_add_num(root, "ranks", layout.devices.n);
         v.rows = json_add_array(root, "rows");
         v.one = measure_one;
         rc = each_one(o, &with, &v, e);
+        coll_devices_close(v.devices);
         trial_close(v.trial);
     }
     device_list_close(&layout.devices);

@@ -30,17 +30,17 @@ typedef struct measurement {
 } measurement;
 
 /* Nearly normal, of variance 1: the sum of four even ones. */
-static float value(const coll_test *t, int rank, int64_t i)
+float coll_value(const coll_test *t, int rank, int64_t i)
 {
     const uint64_t b = rng_bits(t->seed, (uint64_t)rank, (uint64_t)i);
     const int sum = (int)(b & 0xffff) + (int)(b >> 16 & 0xffff) + (int)(b >> 32 & 0xffff) + (int)(b >> 48);
     return (float)(sum - 131070) / 37837.0f;
 }
 
-static float exact(const measurement *m, int64_t i)
+static float exact(const coll_test *t, int ranks, int64_t i)
 {
-    float sum = value(m->t, 0, i);
-    for (int r = 1; r < m->ranks && m->t->kind->reduces; r++) sum += value(m->t, r, i);
+    float sum = coll_value(t, 0, i);
+    for (int r = 1; r < ranks && t->kind->reduces; r++) sum += coll_value(t, r, i);
     return sum;
 }
 
@@ -95,7 +95,7 @@ static int repeat(measurement *m, rank_note *own, double *seconds, err *e)
     const coll_test *t = m->t;
     const int rank = m->link->rank;
     if (t->ends && t->ends(t->of)) return err_set(e, ERR_CANCELLED, "nobody waits for the measurement any more");
-    for (int64_t i = 0; i < t->rows * t->cols; i++) m->x[i] = value(t, t->kind->reduces ? rank : 0, i);
+    for (int64_t i = 0; i < t->rows * t->cols; i++) m->x[i] = coll_value(t, t->kind->reduces ? rank : 0, i);
     int rc = exchange_notes(m, own, e); /* all begin */
     const uint64_t before = m->link->posted;
     const double start = clock_now();
@@ -118,19 +118,25 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Error and hash of the last result. */
-static void judge(const measurement *m, rank_note *own, coll_score *to)
+void coll_judge(const coll_test *t, int ranks, const float *x, coll_score *to)
 {
-    const int64_t n = m->t->rows * m->t->cols;
+    const int64_t n = t->rows * t->cols;
     double squares = 0, errors = 0;
-    own->hash = fnv_add(FNV_START, m->x, (size_t)n * sizeof *m->x);
     for (int64_t i = 0; i < n; i++) {
-        const double want = exact(m, i), is = m->x[i] - want;
+        const double want = exact(t, ranks, i), is = x[i] - want;
         squares += want * want;
         errors += is * is;
     }
     to->error = squares > 0 ? sqrt(errors / squares) : 0;
-    to->hash = own->hash;
+    to->hash = fnv_add(FNV_START, x, (size_t)n * sizeof *x);
+}
+
+void coll_times(double *seconds, int64_t n, coll_score *to)
+{
+    qsort(seconds, (size_t)n, sizeof *seconds, ascending);
+    to->seconds = seconds[n / 2];
+    to->seconds_min = seconds[0];
+    to->seconds_max = seconds[n - 1];
 }
 
 static uint64_t sent(const measurement *m) { return m->t->sent ? m->t->sent(m->t->of) : 0; }
@@ -156,11 +162,9 @@ static int measure_rounds(measurement *m, double *seconds, coll_score *to, err *
     rank_note own = {0};
     int rc = repeat_all(m, &own, seconds, e);
     if (rc) return rc;
-    qsort(seconds, (size_t)m->t->reps, sizeof *seconds, ascending);
-    to->seconds = seconds[m->t->reps / 2];
-    to->seconds_min = seconds[0];
-    to->seconds_max = seconds[m->t->reps - 1];
-    judge(m, &own, to);
+    coll_times(seconds, m->t->reps, to);
+    coll_judge(m->t, ranks, m->x, to);
+    own.hash = to->hash;
     if ((rc = exchange_notes(m, &own, e))) return rc;
     to->payload = to->sockets = 0;
     to->equal = true;

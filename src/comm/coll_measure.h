@@ -28,6 +28,12 @@ typedef struct coll_score {
     bool equal;                               /* the hash is that of every rank */
 } coll_score;
 
+/* Element i of the data of a rank. */
+float coll_value(const coll_test *t, int rank, int64_t i);
+/* Sets error and hash of a result x; median, least and most of n times, which are sorted. */
+void coll_judge(const coll_test *t, int ranks, const float *x, coll_score *to);
+void coll_times(double *seconds, int64_t n, coll_score *to);
+
 /* Bytes of memory that others may read until all ranks have returned: a failure of one does not stop them at once. */
 uint64_t coll_measure_bytes(const coll_test *t, int rank, int ranks);
 /* Uses channels channel0 … channel0 + COLL_CHANNELS - 1, and that memory, aligned to 64. The same score on every rank.
