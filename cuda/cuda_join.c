@@ -1,23 +1,24 @@
 /* cuda_join.c - the ranks of a group of devices as one (row_ways.join): a step is launched on all of them by one
- * thread, and what they hand over at a COLL goes by peer access, ordered by events: nothing passes the host.
+ * thread, and what they hand over at a COLL goes by peer access: nothing passes the host.
  *
- * A COLL: each rank leaves its rows or codes in its outbox, all meet, each makes the result for itself out of all
- * outboxes. A large sum is made in two steps: each rank that of its chunk, codes of which it leaves, and all meet again
- * (Flash Communication, algorithm 1). Outboxes are two, used in turn: who writes one again has met those that read it.
- * A step that is started a second time with about as many rows is one graph over all devices. */
+ * A COLL is a kernel a rank, and kernels meet on the devices (join.cu). Where ranks share a device, or a device is in
+ * two groups, a kernel could wait for one that has no room: there each part of it is a kernel, and streams meet between
+ * them by events. Memory that ranks leave things in is there twice, used in turn: who writes it again has met those
+ * that read it. A step that is started a second time with about as many rows is one graph over all devices. */
 #include "cuda/join_args.h"
 
 #include "base/mem.h"
 #include "cuda/cuda_state.h"
 #include "tensor/act_q8.h"
 
+#include <pthread.h>
 #include <string.h>
 
 /* Bytes of codes that a rank reads of the others at most where all sum all; else it sums a chunk. */
 enum { ONE_STEP_BYTES = 64 << 10 };
-enum { GRAPHS = 16, BLOCKS_MAX = 96 };
+enum { GRAPHS = 16 };
 
-#define KERNEL_LIST_OF_JOIN(X) X(columns) X(codes) X(rows) X(encode) X(sum) X(decode)
+#define KERNEL_LIST_OF_JOIN(X) X(columns) X(codes) X(rows) X(reduce)
 
 typedef struct member {
     cuda_device *d;
@@ -27,9 +28,9 @@ typedef struct member {
 #define X(name) cu_function name;
     KERNEL_LIST_OF_JOIN(X)
 #undef X
-    cu_event came;                 /* so far its stream has come */
-    cu_address outbox[2], sums[2]; /* rows or codes that it leaves; codes of its chunk's sums */
-    cu_address odd;
+    cu_event came;              /* so far its stream has come */
+    cu_address out[2], sums[2]; /* rows or codes that it leaves; codes of sums */
+    cu_address meeting;         /* a join_meeting */
     uint64_t out_bytes, sum_bytes;
 } member;
 
@@ -46,12 +47,47 @@ struct joined_group {
     join_group g;
     int ranks;
     bool coded; /* sums pass coded: rows that are not finite are looked for */
+    bool alone; /* each rank has a device for itself: kernels meet */
+    bool stale; /* the last step has failed, or rows were not finite: meetings begin anew */
+    int64_t blocks;
+    uint32_t handed; /* COLLs of this step so far */
     member m[JOIN_RANKS];
     joint_graph graphs[GRAPHS];
     uint64_t turn;
 };
 
+/* Devices of the driver that have a rank whose kernels meet others'. */
+static pthread_mutex_t taken_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t taken[4];
+
 /* ---- opening */
+
+/* Whether no device is taken, and each is there once; they are taken then. */
+static bool take_devices(const joined_group *j)
+{
+    uint64_t mine[4] = {0};
+    bool free = true;
+    pthread_mutex_lock(&taken_lock);
+    for (int r = 0; r < j->ranks; r++) {
+        const uint32_t at = (uint32_t)j->m[r].d->q.device, word = at / 64 % 4;
+        const uint64_t bit = (uint64_t)1 << at % 64;
+        free = free && !((mine[word] | taken[word]) & bit);
+        mine[word] |= bit;
+    }
+    for (int i = 0; i < 4 && free; i++) taken[i] |= mine[i];
+    pthread_mutex_unlock(&taken_lock);
+    return free;
+}
+
+static void give_devices(const joined_group *j)
+{
+    pthread_mutex_lock(&taken_lock);
+    for (int r = 0; r < j->ranks && j->alone; r++) {
+        const uint32_t at = (uint32_t)j->m[r].d->q.device;
+        taken[at / 64 % 4] &= ~((uint64_t)1 << at % 64);
+    }
+    pthread_mutex_unlock(&taken_lock);
+}
 
 static void close_joined(joined_group *j)
 {
@@ -62,14 +98,20 @@ static void close_joined(joined_group *j)
         if (!m->d) continue;
         cuda_device_of(m->of);
         if (!m->d->q.bad) m->d->q.cu->cuStreamSynchronize(m->d->q.stream);
+    }
+    for (int r = 0; r < j->ranks; r++) {
+        member *m = &j->m[r];
+        if (!m->d) continue;
+        cuda_device_of(m->of);
         for (int k = 0; k < 2; k++) {
-            cuda_give(&m->d->q, &m->outbox[k], m->out_bytes);
+            cuda_give(&m->d->q, &m->out[k], m->out_bytes);
             cuda_give(&m->d->q, &m->sums[k], m->sum_bytes);
         }
-        cuda_give(&m->d->q, &m->odd, sizeof(uint32_t));
+        cuda_give(&m->d->q, &m->meeting, sizeof(join_meeting));
         if (m->came) m->d->q.cu->cuEventDestroy_v2(m->came);
         if (m->image) m->d->q.cu->cuModuleUnload(m->image);
     }
+    give_devices(j);
     mem_free(j);
 }
 
@@ -77,34 +119,55 @@ static cuda_segment *segment_of(const member *m) { return m->s->compiled; }
 
 static const op *coll_of(const member *m, uint32_t k) { return &m->s->p->ops[m->s->ends[k]]; }
 
+/* Bytes of codes of a sum's rows as join.cu lays them, without scales; of the scales. */
+static uint64_t codes_bytes(const joined_group *j, int type, uint64_t groups)
+{
+    return groups * (uint64_t)join_stride(type, j->g.group);
+}
+static uint64_t groups_bytes(const joined_group *j, int type, uint64_t groups)
+{
+    return codes_bytes(j, type, groups) + groups * sizeof(uint32_t);
+}
+
+static uint64_t row_groups(const joined_group *j, const tensor *t)
+{
+    return (uint64_t)((tensor_count(t) + j->g.group - 1) / j->g.group);
+}
+
+static const tensor *result_of(const member *m, uint32_t k) { return &m->s->p->tensors[coll_of(m, k)->out]; }
+
 /* Bytes of a row that a rank leaves at COLL k, and of the codes of a sum. */
 static uint64_t out_bytes(const joined_group *j, const member *m, uint32_t k)
 {
     const op *o = coll_of(m, k);
     const tensor *t = &m->s->p->tensors[o->in[0]];
-    if (j->g.colls[k].how == COLL_REDUCE)
-        return (uint64_t)wire_bytes(j->g.codec.partial, j->g.group, tensor_count(&m->s->p->tensors[o->out]));
+    if (j->g.colls[k].how == COLL_REDUCE) return groups_bytes(j, j->g.codec.partial, row_groups(j, result_of(m, k)));
     if (!o->in[0]) return 0;
     return t->block ? act_row_bytes(tensor_count(t), t->block) : (uint64_t)tensor_count(t) * sizeof(float);
 }
 
 static uint64_t sum_bytes(const joined_group *j, const member *m, uint32_t k)
 {
-    const tensor *t = &m->s->p->tensors[coll_of(m, k)->out];
-    return j->g.colls[k].how == COLL_REDUCE ? (uint64_t)wire_bytes(j->g.codec.sum, j->g.group, tensor_count(t)) : 0;
+    if (j->g.colls[k].how != COLL_REDUCE) return 0;
+    return groups_bytes(j, j->g.codec.sum, row_groups(j, result_of(m, k)));
+}
+
+static int64_t most_rows(const joined_group *j, const member *m, uint32_t k)
+{
+    return j->g.max_rows[result_of(m, k)->axis];
 }
 
 static int open_memory(joined_group *j, member *m, err *e)
 {
     for (uint32_t k = 0; k < j->g.n_coll; k++) {
-        const uint64_t rows = (uint64_t)j->g.max_rows[m->s->p->tensors[coll_of(m, k)->out].axis],
-                       out = out_bytes(j, m, k) * rows, sum = sum_bytes(j, m, k) * rows;
+        const uint64_t rows = (uint64_t)most_rows(j, m, k), out = out_bytes(j, m, k) * rows,
+                       sum = sum_bytes(j, m, k) * rows;
         if (out > m->out_bytes) m->out_bytes = out;
         if (sum > m->sum_bytes) m->sum_bytes = sum;
     }
-    int rc = cuda_take(&m->d->q, sizeof(uint32_t), "rows between ranks", &m->odd, e);
+    int rc = cuda_take(&m->d->q, sizeof(join_meeting), "rows between ranks", &m->meeting, e);
     for (int k = 0; k < 2 && !rc; k++) {
-        rc = cuda_take(&m->d->q, m->out_bytes, "rows between ranks", &m->outbox[k], e);
+        rc = cuda_take(&m->d->q, m->out_bytes, "rows between ranks", &m->out[k], e);
         if (!rc) rc = cuda_take(&m->d->q, m->sum_bytes, "rows between ranks", &m->sums[k], e);
     }
     return rc;
@@ -123,6 +186,8 @@ static int open_member(joined_group *j, int r, err *e)
     if (!rc) rc = cuda_find(q, m->image, "join_" #name, &m->name, e);
     KERNEL_LIST_OF_JOIN(X)
 #undef X
+    const int64_t room = (int64_t)JOIN_PER_PROCESSOR * m->d->w->kernels.processors;
+    if (room < j->blocks) j->blocks = room;
     return rc ? rc : open_memory(j, m, e);
 }
 
@@ -161,12 +226,18 @@ static int open_joined(joined_group **out, const join_group *g, err *e)
     j->g = *g;
     j->ranks = g->ranks;
     j->coded = g->codec.sum != WIRE_F32;
+    j->stale = true;
+    j->blocks = JOIN_BLOCKS;
     bool ok = is_known(j);
     int rc = OK;
     for (int r = 0; r < g->ranks && ok && !rc; r++) rc = open_member(j, r, e);
-    if (!ok || rc || !may_read(j)) close_joined(j);
-    else *out = j;
-    return rc;
+    if (!ok || rc || !may_read(j)) {
+        close_joined(j);
+        return rc;
+    }
+    j->alone = take_devices(j);
+    *out = j;
+    return OK;
 }
 
 /* ---- a step */
@@ -210,8 +281,8 @@ static int gather_streams(joined_group *j, bool from, err *e)
 
 static int64_t rows_of(const joined_group *j, const member *m, uint32_t k, const step *st)
 {
-    const uint8_t axis = m->s->p->tensors[coll_of(m, k)->out].axis;
-    return st->n[axis] < j->g.max_rows[axis] ? st->n[axis] : j->g.max_rows[axis];
+    const int64_t n = st->n[result_of(m, k)->axis], most = most_rows(j, m, k);
+    return n < most ? n : most;
 }
 
 static join_args args_of(const joined_group *j, int r, uint32_t k)
@@ -219,105 +290,89 @@ static join_args args_of(const joined_group *j, int r, uint32_t k)
     const member *m = &j->m[r];
     const join_coll *c = &j->g.colls[k];
     const op *o = coll_of(m, k);
-    const tensor *t = &m->s->p->tensors[o->out];
+    const tensor *t = result_of(m, k);
     const cuda_segment *s = m->s->compiled;
+    const uint64_t groups = row_groups(j, t) * (uint64_t)most_rows(j, m, k);
     join_args a = {.st = (const step *)(uintptr_t)s->step.at,
-                   .y = (float *)(uintptr_t)cuda_act_address(s, m->s->p, o->out),
+                   .x = (const uint8_t *)(uintptr_t)(o->in[0] ? cuda_act_address(s, m->s->p, o->in[0]) : 0),
+                   .y = (float *)(uintptr_t)(o->u.coll.left ? 0 : cuda_act_address(s, m->s->p, o->out)),
                    .cols = tensor_count(t),
                    .group = j->g.group,
+                   .heads = (int64_t)codes_bytes(j, j->g.codec.partial, groups),
+                   .sum_heads = (int64_t)codes_bytes(j, j->g.codec.sum, groups),
                    .ranks = j->ranks,
                    .rank = r,
                    .axis = t->axis,
                    .block = t->block,
-                   .offset = c->offset};
+                   .offset = c->offset,
+                   .partial = j->g.codec.partial,
+                   .sum = j->g.codec.sum};
     for (int i = 0; i < j->ranks; i++) {
-        a.from[i] = (const uint8_t *)(uintptr_t)j->m[i].outbox[k % 2];
+        a.meeting[i] = (join_meeting *)(uintptr_t)j->m[i].meeting;
+        a.out[i] = (uint8_t *)(uintptr_t)j->m[i].out[j->handed % 2];
+        a.sums[i] = (uint8_t *)(uintptr_t)j->m[i].sums[j->handed % 2];
         if (c->of) a.begin[i] = c->of[i].from, a.end[i] = c->of[i].to;
     }
-    if (j->coded && c->how == COLL_REDUCE) a.odd = (uint32_t *)(uintptr_t)m->odd;
     return a;
 }
 
-static int launch(const member *m, cu_function f, int64_t threads, join_args *a, err *e)
+/* Blocks of a kernel, as many on all ranks. */
+static int64_t blocks_of(const joined_group *j, uint32_t k, int64_t rows)
 {
-    const int64_t blocks = (threads + JOIN_THREADS - 1) / JOIN_THREADS;
-    const cuda_grid g = {blocks < 1 ? 1 : blocks < BLOCKS_MAX ? blocks : BLOCKS_MAX, 1, JOIN_THREADS, 0};
+    const tensor *t = result_of(&j->m[0], k);
+    const bool sum = j->g.colls[k].how == COLL_REDUCE;
+    const int64_t each = sum        ? JOIN_THREADS / 32
+                         : t->block ? (int64_t)JOIN_THREADS * PANEL_K
+                                    : (int64_t)JOIN_THREADS * 4;
+    const int64_t n = (rows * (sum ? (int64_t)row_groups(j, t) : tensor_count(t)) + each - 1) / each,
+                  least = n < JOIN_BLOCKS_LEAST ? JOIN_BLOCKS_LEAST : n;
+    return least < j->blocks ? least : j->blocks;
+}
+
+static int launch(joined_group *j, int r, uint32_t k, int64_t blocks, bool two_steps, int parts, err *e)
+{
+    const member *m = &j->m[r];
+    const uint8_t how = j->g.colls[k].how;
+    join_args a = args_of(j, r, k);
+    a.parts = parts;
+    a.two_steps = two_steps;
+    const cu_function f = how == COLL_REDUCE  ? m->reduce
+                          : how == COLL_OWNER ? m->rows
+                          : a.block           ? m->codes
+                                              : m->columns;
     cuda_device_of(m->of);
-    return cuda_launch_grid(&m->d->q, f, g, (void *[]){a}, e);
-}
-
-static int64_t groups_of(const join_args *a, int64_t rows) { return rows * ((a->cols + a->group - 1) / a->group); }
-
-/* Leaves what rank r gives at COLL k in its outbox. */
-static int leave(joined_group *j, int r, uint32_t k, int64_t rows, err *e)
-{
-    const member *m = &j->m[r];
-    const op *o = coll_of(m, k);
-    const cu_address x = o->in[0] ? cuda_act_address(m->s->compiled, m->s->p, o->in[0]) : 0;
-    if (j->g.colls[k].how == COLL_REDUCE) {
-        join_args a = args_of(j, r, k);
-        a.y = (float *)(uintptr_t)x;
-        a.to = (uint8_t *)(uintptr_t)m->outbox[k % 2];
-        a.type = j->g.codec.partial;
-        return launch(m, m->encode, groups_of(&a, rows), &a, e);
-    }
-    const uint64_t bytes = (uint64_t)rows * out_bytes(j, m, k);
-    cuda_device_of(m->of);
-    return bytes ? cuda_copy(&m->d->q, m->outbox[k % 2], m->d->q.context, x, bytes, e) : OK;
-}
-
-/* Rows of the result out of all outboxes. */
-static int make_rows(joined_group *j, int r, uint32_t k, int64_t rows, err *e)
-{
-    const member *m = &j->m[r];
-    join_args a = args_of(j, r, k);
-    if (j->g.colls[k].how == COLL_OWNER) return launch(m, m->rows, rows * a.cols, &a, e);
-    return a.block ? launch(m, m->codes, rows * act_padded(a.cols) / PANEL_K, &a, e)
-                   : launch(m, m->columns, rows * a.cols, &a, e);
-}
-
-/* The sum of all outboxes, and its codes; chunked: of the rank's chunk. */
-static int make_sum(joined_group *j, int r, uint32_t k, int64_t rows, bool chunked, err *e)
-{
-    const member *m = &j->m[r];
-    join_args a = args_of(j, r, k);
-    a.chunked = chunked;
-    a.type = j->g.codec.partial;
-    a.odd = NULL;
-    const int64_t groups = groups_of(&a, rows) / (chunked ? j->ranks : 1) + 1;
-    int rc = launch(m, m->sum, groups * a.group, &a, e);
-    a.type = j->g.codec.sum;
-    a.to = (uint8_t *)(uintptr_t)m->sums[k % 2];
-    return rc || (!chunked && j->g.codec.sum == WIRE_F32) ? rc : launch(m, m->encode, groups, &a, e);
-}
-
-/* What coding has left of the sum. */
-static int take_sums(joined_group *j, int r, uint32_t k, int64_t rows, bool chunked, err *e)
-{
-    const member *m = &j->m[r];
-    join_args a = args_of(j, r, k);
-    a.chunked = chunked;
-    a.type = j->g.codec.sum;
-    for (int i = 0; i < j->ranks; i++) a.from[i] = (const uint8_t *)(uintptr_t)j->m[i].sums[k % 2];
-    if (!chunked && j->g.codec.sum == WIRE_F32) return OK;
-    return launch(m, m->decode, groups_of(&a, rows) * a.group, &a, e);
+    return cuda_launch_grid(&m->d->q, f, (cuda_grid){blocks, 1, JOIN_THREADS, 0}, (void *[]){&a}, e);
 }
 
 static int hand_over(joined_group *j, uint32_t k, const step *st, err *e)
 {
-    const int64_t rows = rows_of(j, &j->m[0], k, st);
-    const bool sum = j->g.colls[k].how == COLL_REDUCE;
+    const int64_t rows = rows_of(j, &j->m[0], k, st), blocks = blocks_of(j, k, rows);
     const uint64_t bytes = (uint64_t)rows * out_bytes(j, &j->m[0], k) * (uint64_t)(j->ranks - 1);
-    const bool chunked = sum && (j->g.steps ? j->g.steps == 2 : bytes > ONE_STEP_BYTES);
+    const bool two_steps = j->g.colls[k].how == COLL_REDUCE && (j->g.steps ? j->g.steps == 2 : bytes > ONE_STEP_BYTES);
+    const int all = JOIN_LEAVE | JOIN_MAKE | (two_steps ? JOIN_TAKE : 0);
     int rc = OK;
     if (!rows) return OK;
-    for (int r = 0; r < j->ranks && !rc; r++) rc = leave(j, r, k, rows, e);
-    if (!rc) rc = meet(j, e);
-    for (int r = 0; r < j->ranks && !rc; r++)
-        if (!coll_of(&j->m[r], k)->u.coll.left)
-            rc = sum ? make_sum(j, r, k, rows, chunked, e) : make_rows(j, r, k, rows, e);
-    if (!rc && chunked) rc = meet(j, e);
-    for (int r = 0; r < j->ranks && !rc && sum; r++) rc = take_sums(j, r, k, rows, chunked, e);
+    for (int part = j->alone ? all : JOIN_LEAVE; part <= all && !rc; part <<= 1) {
+        for (int r = 0; r < j->ranks && !rc; r++) rc = launch(j, r, k, blocks, two_steps, part, e);
+        if (!rc && part << 1 <= all) rc = meet(j, e);
+    }
+    j->handed++;
+    return rc;
+}
+
+/* Clears the ranks' meetings where a step has failed, or told that rows were not finite. */
+static int begin_meetings(joined_group *j, err *e)
+{
+    int rc = OK;
+    if (!j->stale) return OK;
+    for (int r = 0; r < j->ranks && !rc; r++) rc = cuda_wait(&cuda_device_of(j->m[r].of)->q, e);
+    for (int r = 0; r < j->ranks && !rc; r++) {
+        cuda_queue *q = &cuda_device_of(j->m[r].of)->q;
+        rc = cuda_done(q, q->cu->cuMemsetD32Async(j->m[r].meeting, 0, sizeof(join_meeting) / 4, q->stream),
+                       "clearing memory", e);
+    }
+    for (int r = 0; r < j->ranks && !rc; r++) rc = cuda_wait(&cuda_device_of(j->m[r].of)->q, e);
+    j->stale = rc != OK;
     return rc;
 }
 
@@ -325,10 +380,7 @@ static int hand_over(joined_group *j, uint32_t k, const step *st, err *e)
 static int launch_all(joined_group *j, const step *st, err *e)
 {
     int rc = OK;
-    for (int r = 0; r < j->ranks && !rc && j->coded; r++) {
-        cuda_queue *q = &cuda_device_of(j->m[r].of)->q;
-        rc = cuda_done(q, q->cu->cuMemsetD32Async(j->m[r].odd, 0, 1, q->stream), "clearing memory", e);
-    }
+    j->handed = 0;
     for (uint32_t i = 0; i <= j->g.n_coll && !rc; i++) {
         for (int r = 0; r < j->ranks && !rc; r++)
             rc = cuda_stretch_start(cuda_device_of(j->m[r].of), j->m[r].s->compiled, i, st, e);
@@ -391,9 +443,9 @@ static int capture(joined_group *j, joint_graph *g, const step *st, err *e)
     return rc;
 }
 
-static int start_joined(joined_group *j, const step *st, err *e)
+static int start_step(joined_group *j, const step *st, err *e)
 {
-    int rc = OK;
+    int rc = begin_meetings(j, e);
     bool wide = false;
     for (int r = 0; r < j->ranks && !rc; r++) {
         cuda_device *d = cuda_device_of(j->m[r].of);
@@ -414,16 +466,30 @@ static int start_joined(joined_group *j, const step *st, err *e)
     return rc ? rc : gather_streams(j, true, e);
 }
 
+static int start_joined(joined_group *j, const step *st, err *e)
+{
+    const int rc = start_step(j, st, e);
+    j->stale = j->stale || rc;
+    return rc;
+}
+
 static int wait_joined(joined_group *j, bool *odd, err *e)
 {
     int rc = OK;
+    bool stopped = false;
     *odd = false;
     for (int r = 0; r < j->ranks && !rc; r++) {
-        uint32_t was = 0;
+        uint32_t own[2] = {0}; /* odd, stopped */
         cuda_queue *q = &cuda_device_of(j->m[r].of)->q;
-        rc = j->coded ? cuda_fetch(q, &was, j->m[r].odd, sizeof was, e) : cuda_wait(q, e);
-        *odd = *odd || was;
+        rc = j->coded || j->alone ? cuda_fetch(q, own, j->m[r].meeting + offsetof(join_meeting, odd), sizeof own, e)
+                                  : cuda_wait(q, e);
+        *odd = *odd || own[0];
+        stopped = stopped || own[1];
     }
+    if (!rc && stopped)
+        rc = err_set(e, ERR_IO, "a device of a group has not done its part of a step: the others waited %d s",
+                     JOIN_PATIENCE);
+    j->stale = j->stale || rc || *odd;
     return rc;
 }
 
