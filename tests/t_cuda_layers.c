@@ -1,6 +1,6 @@
 /* t_cuda_layers.c - a GPU that is too small for the model has the last layers and the head, as many as fit; or as many
- * as --gpu-layers says; a draft model takes its memory before pages are counted. On software GPUs of little memory:
- * texts are those of the CPU, and what a device holds is what `plan` says. */
+ * as --gpu-layers says; several GPUs share the layers by memory; experts are on the CPU where that is asked for. On
+ * software GPUs of little memory: texts are those of the CPU, and what a device holds is what `plan` says. */
 #include "gpu_path.h"
 #include "test.h"
 
@@ -13,8 +13,10 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <sys/wait.h>
 
-enum { MEMORY = 64 /* MiB of a card: not all layers of the built-in model fit */, TOKENS = 6, CTX = 256 };
+enum { TOKENS = 6, CTX = 256 };
+static int memory; /* MiB of a card */
 
 typedef struct text {
     int32_t ids[TOKENS];
@@ -30,7 +32,7 @@ static bool take_token(void *ctx, const token_event *ev)
 
 static text run_text(engine *g)
 {
-    static const int32_t prompt[] = {40, 50, 60, 70, 80};
+    static const int32_t prompt[] = {4, 15, 16, 27, 38};
     text t = {.n = 0};
     err e = {0};
     bool more = true;
@@ -52,8 +54,8 @@ static engine *open_on(engine_options o)
 {
     engine *g;
     err e = {0};
-    o.model = "builtin";
-    o.ctx = CTX;
+    o.model = o.model ? o.model : "builtin";
+    o.ctx = o.ctx ? o.ctx : CTX;
     o.threads = 1;
     assert_ok(auto_open(&g, &o, &e), &e);
     return g;
@@ -61,39 +63,47 @@ static engine *open_on(engine_options o)
 
 static void same_text_as_the_cpu(engine *g)
 {
-    static text want;
+    static text texts[2];
+    text *of = &texts[g->prog->n_used > 0], want = *of;
     if (!want.n) {
-        engine *cpu = open_on((engine_options){.no_gpu = true});
+        engine *cpu = open_on((engine_options){.no_gpu = true, .model = g->options.model});
         assert_string_equal(cpu->info.devices, "cpu");
-        want = run_text(cpu);
+        want = *of = run_text(cpu);
         engine_close(cpu);
     }
     const text got = run_text(g);
     assert_memory_equal(&want, &got, sizeof want);
 }
 
-/* What lies on the card, beside what the plan says of its ranks there. */
-static void holds_what_the_plan_says(const engine *g)
+/* What lies on each card, beside what the plan says of its ranks there. */
+static void card_holds_what_the_plan_says(const engine *g, int card)
 {
     json *made = json_new_object(), *root;
     buf printed = {0};
     err e = {0};
     double said = 0, holds = 0;
+    char name[12];
+    snprintf(name, sizeof name, "cuda:%d", card);
     assert_ok(plan_json(g->plan, NULL, made, &e), &e);
     json_print(&printed, made, false);
     assert_ok(json_parse(&root, buf_span(&printed), "the plan", &e), &e);
     for (const json *r = json_first(json_get(root, "ranks")); r; r = json_next(r))
-        if (!strncmp(json_str(json_get(r, "device"), ""), "cuda", 4))
+        if (!strcmp(json_str(json_get(r, "device"), ""), name))
             said += (double)json_int(json_get(r, "own_bytes"), 0) + (double)json_int(json_get(r, "kv_bytes"), 0) +
                     (double)json_int(json_get(r, "step_bytes"), 0);
     for (int i = 0; i < g->plan->n && !(holds > 0); i++)
-        if (g->plan->ranks[i].seg.be == &cuda_backend)
-            holds = (MEMORY << 20) - (double)cuda_backend.budget(g->plan->ranks[i].weights->set);
+        if (g->plan->ranks[i].seg.be == &cuda_backend && g->plan->ranks[i].number == card)
+            holds = (memory << 20) - (double)cuda_backend.budget(g->plan->ranks[i].weights->set);
     json_free(root);
     json_free(made);
     buf_free(&printed);
     if (said < 0.95 * holds || said > 1.05 * holds)
-        fail_msg("the plan says %.0f bytes, the card has %.0f", said, holds);
+        fail_msg("the plan says %.0f bytes, card %d has %.0f", said, card, holds);
+}
+
+static void holds_what_the_plan_says(const engine *g)
+{
+    for (int card = 0; card < 4; card++) card_holds_what_the_plan_says(g, card);
 }
 
 static void as_many_as_fit(void **unused)
@@ -129,11 +139,52 @@ static void as_many_as_asked_for(void **unused)
     }
 }
 
+static const char mixtral[] = "tests/vectors/models/mixtral";
+
+static void opens_as(engine_options o, const char *devices)
+{
+    engine *g = open_on(o);
+    assert_string_equal(g->info.devices, devices);
+    holds_what_the_plan_says(g);
+    same_text_as_the_cpu(g);
+    engine_close(g);
+}
+
+static void experts_on_the_cpu(void **unused)
+{
+    (void)unused;
+    opens_as((engine_options){.model = mixtral, .cpu_moe = true}, "cuda:0*2,0&cpu*0,1");
+    opens_as((engine_options){.model = mixtral, .n_cpu_moe = 1}, "cuda:0*1,0&cpu*0,1;cuda:0*1");
+    opens_as((engine_options){.model = mixtral, .n_cpu_moe = 2, .gpu_layers = "1"}, "cpu*1;cuda:0*1,0&cpu*0,1");
+}
+
+static void several_share(void **unused)
+{
+    (void)unused;
+    opens_as((engine_options){.devices = NULL}, "cuda:0*2;cuda:1*1;cuda:2*2;cuda:3*1");
+    opens_as((engine_options){.model = mixtral, .gpu_layers = "1"}, "cpu*1;cuda:0*1");
+    opens_as((engine_options){.model = mixtral, .n_cpu_moe = 1}, "cuda:0*1,0&cpu*0,1;cuda:2*1");
+}
+
+/* The two cards have no room for the model and a long text. */
+static void several_fill(void **unused)
+{
+    (void)unused;
+    int rest, first, last;
+    engine *g = open_on((engine_options){.ctx = 8192});
+    if (sscanf(g->info.devices, "cpu*%d;cuda:0*%d;cuda:1*%d", &rest, &first, &last) != 3)
+        fail_msg("%s", g->info.devices);
+    assert_true(rest > 0 && first > 0 && last > 0 && rest + first + last == g->prog->n_layer);
+    holds_what_the_plan_says(g);
+    same_text_as_the_cpu(g);
+    engine_close(g);
+}
+
 static void refuses(engine_options o, const char *says)
 {
     engine *g;
     err e = {0};
-    o.model = "builtin";
+    o.model = o.model ? o.model : "builtin";
     assert_int_equal(auto_open(&g, &o, &e), ERR_USAGE);
     if (!strstr(e.msg, says)) fail_msg("%s", e.msg);
 }
@@ -147,19 +198,45 @@ static void refused(void **unused)
     refuses((engine_options){.no_gpu = true, .devices = "cpu"}, "--no-gpu: --devices names devices");
     refuses((engine_options){.no_gpu = true, .gpu_layers = "2"}, "give one of both");
     refuses((engine_options){.gpu_layers = "2", .peers = "localhost:1"}, "give one of both");
+    refuses((engine_options){.cpu_moe = true}, "--cpu-moe: the model has no experts");
+    refuses((engine_options){.model = mixtral, .n_cpu_moe = 1, .devices = "cpu"},
+            "--n-cpu-moe: --devices names devices");
+    refuses((engine_options){.model = mixtral, .cpu_moe = true, .peers = "localhost:1"}, "--cpu-moe gives one");
+}
+
+static void set_number(const char *name, int n)
+{
+    char value[16];
+    snprintf(value, sizeof value, "%d", n);
+    setenv(name, value, 1);
+}
+
+/* In a process of its own: a driver counts its devices once. */
+static int run_on(int cards, int mebi, const struct CMUnitTest *test, size_t n)
+{
+    char folder[1024], path[1100];
+    int status = 0;
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child > 0) return waitpid(child, &status, 0) != child || status;
+    memory = mebi;
+    gpu_folder(folder);
+    snprintf(path, sizeof path, "%s/libcuda.so.1", folder);
+    set_number("SOFT_GPU_MEMORY", mebi);
+    set_number("SOFT_GPU_DEVICES", cards);
+    set_number("SOFT_GPU_RACES", 0); /* others look for them */
+    if (!dlopen(path, RTLD_NOW)) fprintf(stderr, "%s\n", dlerror()), exit(1);
+    exit(_cmocka_run_group_tests("layers", test, n, NULL, NULL));
 }
 
 int main(void)
 {
-    char folder[1024], path[1100], memory[16];
-    gpu_folder(folder);
-    snprintf(path, sizeof path, "%s/libcuda.so.1", folder);
-    snprintf(memory, sizeof memory, "%d", MEMORY);
-    setenv("SOFT_GPU_MEMORY", memory, 1);
-    if (!dlopen(path, RTLD_NOW)) return fprintf(stderr, "%s\n", dlerror()), 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(as_many_as_fit), cmocka_unit_test(as_many_as_asked_for),
-                                       cmocka_unit_test(refused)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest one[] = {cmocka_unit_test(as_many_as_fit), cmocka_unit_test(as_many_as_asked_for),
+                                     cmocka_unit_test(refused)},
+                            experts[] = {cmocka_unit_test(experts_on_the_cpu)},
+                            four[] = {cmocka_unit_test(several_share)}, two[] = {cmocka_unit_test(several_fill)};
+    if (getenv("SEVERAL")) return run_on(4, 256, four, 1) + run_on(2, 72, two, 1);
+    return run_on(1, 64, one, 3) + run_on(1, 256, experts, 1) + run_on(4, 256, four, 1) + run_on(2, 72, two, 1);
 }
 #else
 int main(void)

@@ -161,12 +161,12 @@ static void a_node_lends_all(void **unused)
     }
 }
 
-/* A draft model is on the device that has the head, and opens before pages are counted: neither has more than
- * twice as many as the other. */
+/* A draft model is on the device that has the head, and opens before pages are counted: with half of the layers there
+ * neither has more than twice as many as the other. */
 static void a_draft_model_is_beside_the_head(void **unused)
 {
     (void)unused;
-    static const char *const rows[][2] = {{"cpu;cuda:1", "cuda:1"}, {"cuda:1;cpu:1", "cpu:1"}, {NULL, "cuda:0"}};
+    static const char *const rows[][2] = {{"cpu;cuda:1", "cuda:1"}, {"cuda:1;cpu:1", "cpu:1"}, {NULL, "cuda:3"}};
     for (int i = 0; i < 3; i++) {
         const engine_options o = {
             .model = "builtin", .devices = rows[i][0], .draft = "builtin", .ctx = 1024, .threads = 1, .max_batch = 200};
@@ -176,7 +176,7 @@ static void a_draft_model_is_beside_the_head(void **unused)
         const engine *guesser = g->guesses.self;
         assert_string_equal(guesser->info.devices, rows[i][1]);
         const int32_t own = g->kv.pages[0].total, its = guesser->kv.pages[0].total;
-        if (i != 1 && (own < its / 2 || its < own / 2)) fail_msg("%d pages, of the draft model %d", own, its);
+        if (i == 0 && (own < its / 2 || its < own / 2)) fail_msg("%d pages, of the draft model %d", own, its);
         engine_close(g);
     }
 }

@@ -62,7 +62,9 @@ int draft_model_open(engine *g, err *e)
     if (!o->draft || g->guesses.kind) return OK;
     const int head = device_of_head(g->plan);
     const bool here = !plan_node(g->plan, head);
-    if (here && !is_auto) small.devices = plan_device_name(g->plan, head, name);
+    plan_device_name(g->plan, head, name);
+    if (here && is_auto) small.gpu = name;
+    else if (here) small.devices = name;
     if (here) leave_room(g, head, &small);
     if (engine_open(&d, &small, e)) return err_wrap(e, "--draft %s", o->draft);
     g->guesses.kind = &draft_model;

@@ -35,15 +35,19 @@ static void list_backends(const engine_options *o, const own_options *own, backe
 
 enum { LAYERS_FIT = -1 };
 
-/* How many of all layers --gpu-layers and --no-gpu ask for; LAYERS_FIT: as many as fit. Not of --devices. */
-static int ask_layers(const engine_options *o, int all, int *n, err *e)
+/* How many of all layers --gpu-layers and --no-gpu ask for; LAYERS_FIT: as many as fit. Of *moe layers the experts are
+ * to be on the CPU. Not of --devices. */
+static int ask_layers(const engine_options *o, const program *p, int *n, int *moe, err *e)
 {
     const bool names = o->devices && strcmp(o->devices, "auto");
-    const char *flag = o->gpu_layers ? "--gpu-layers" : "--no-gpu", *text = o->gpu_layers;
+    const char *text = o->gpu_layers, *experts = o->cpu_moe ? "--cpu-moe" : o->n_cpu_moe ? "--n-cpu-moe" : NULL;
+    const char *flag = text ? "--gpu-layers" : o->no_gpu ? "--no-gpu" : experts;
+    const int all = p->n_enc + p->n_layer;
     char *end = "";
     *n = o->no_gpu ? 0 : LAYERS_FIT;
-    if (!text && !o->no_gpu) return OK;
-    if (names) return err_set(e, ERR_USAGE, "%s: --devices names devices: give one of both", flag);
+    *moe = o->cpu_moe || o->n_cpu_moe > p->n_layer ? all : o->n_cpu_moe ? p->n_enc + (int)o->n_cpu_moe : 0;
+    if (flag && names) return err_set(e, ERR_USAGE, "%s: --devices names devices: give one of both", flag);
+    if (experts && !p->n_used) return err_set(e, ERR_USAGE, "%s: the model has no experts", experts);
     if (!text) return OK;
     if (o->no_gpu) return err_set(e, ERR_USAGE, "--gpu-layers, --no-gpu: give one of both");
     const long asked = strcmp(text, "all") ? strtol(text, &end, 10) : all;
@@ -52,19 +56,22 @@ static int ask_layers(const engine_options *o, int all, int *n, err *e)
     return OK;
 }
 
-/* The first device with memory of its own, the first that shares the process's; false: there is none that can be used
- * (gpu->info.why, where there is one at all). */
-static bool find_gpu(const backend_use *list, device_here *gpu, device_here *rest)
+/* The devices with memory of their own, and the first that shares the process's. None: gpu[0].info.why. */
+static int find_gpus(const backend_use *list, device_here gpu[FIT_DEVICES], device_here *rest)
 {
-    bool any = false;
-    *gpu = (device_here){.info.why = "this build has no kernels for GPUs"};
+    int n = 0;
+    gpu[0] = (device_here){.info.why = "this build has no kernels for GPUs"};
     for (; list->be; list++) {
         const bool own = list->be->memory && list->be->memory(-1) != MEMORY_OF_PROCESS && list->be->weights_take;
         const bool process = list->be->memory && list->be->memory(-1) == MEMORY_OF_PROCESS;
+        device_here is;
         if (process && !rest->be) device_look(list->be, -1, rest);
-        for (int i = 0; own && !any && device_look(list->be, i, gpu); i++) any = !gpu->info.why;
+        for (int i = 0; own && n < FIT_DEVICES && device_look(list->be, i, &is); i++) {
+            if (!is.info.why || !n) gpu[n] = is;
+            n += !is.info.why;
+        }
     }
-    return any;
+    return n;
 }
 
 static bool weights_are_f32(const program *p)
@@ -192,45 +199,52 @@ static plan_options options_of_plan(const engine *g, const backend_use *backends
                           .choices = g->options.choices};
 }
 
-/* As many layers as fit a GPU with one sequence. */
-static int fit_gpu(const engine *g, const backend_use *backends, const device_here *gpu, const char *rest, int *n,
-                   err *e)
+/* How many layers lie on each GPU: `asked` of them, or as many as fit with one sequence. */
+static int fit_gpus(const engine *g, fit_ask *a, int asked, int n[FIT_DEVICES], err *e)
 {
-    enum { STEPS = 3 }; /* under way, on two groups of devices */
-    const plan_options po = options_of_plan(g, backends);
-    const int64_t steps = po.choices.in_flight ? po.choices.in_flight : STEPS;
-    fit_ask a = {.p = g->prog,
-                 .o = &po,
-                 .slots = 2,
-                 .beside = g->options.beside + rope_bytes(g->prog),
-                 .kv_type = kv_type_of,
-                 .ctx = (void *)(uintptr_t)g};
-    for (uint32_t i = 0; i < g->prog->n_group; i++)
-        a.pages[i] = pages_needed(g->info.ctx, g->prog->group_window[i], g->chunk * steps);
-    const int rc = fit_layers(n, &a, gpu, rest, e);
-    const int all = g->prog->n_enc + g->prog->n_layer;
-    if (!rc && *n < all)
-        log_line(LOG_INFO, "%s has room for %s%d of %d layers, with one text of %d tokens; the others are on the CPU",
-                 gpu->name, *n ? "the last " : "", *n, all, g->info.ctx);
-    return rc;
+    const program *p = a->p;
+    const int all = p->n_enc + p->n_layer;
+    const int64_t groups = a->n_gpu + 1 + (a->moe > 0), set = a->o->choices.in_flight, steps = set ? set : groups + 1;
+    int sum = 0;
+    a->slots = 2;
+    a->beside = g->options.beside + rope_bytes(p);
+    for (uint32_t i = 0; i < p->n_group; i++)
+        a->pages[i] = pages_needed(g->info.ctx, p->group_window[i], g->chunk * steps);
+    const int rc = fit_layers(n, a, asked == LAYERS_FIT ? all : asked, asked != LAYERS_FIT, e);
+    for (int i = 0; i < a->n_gpu; i++) sum += n[i];
+    if (rc || asked != LAYERS_FIT || sum == all) return rc;
+    log_line(LOG_INFO, "%s%s has room for %s%d of %d layers, with one text of %d tokens; the others are on the CPU",
+             a->gpu[0].name, a->n_gpu > 1 ? ", with the GPUs after it," : "", sum ? "the last " : "", sum, all,
+             g->info.ctx);
+    return OK;
 }
 
-/* "auto", where there is a GPU: which layers lie on it. */
+/* "auto", where there are GPUs: which layers lie on them. */
 static int choose_layers(engine *g, const backend_use *backends, err *e)
 {
     const engine_options *o = &g->options;
-    const int all = g->prog->n_enc + g->prog->n_layer;
-    device_here gpu, rest = {.be = NULL};
-    buf list = {0};
-    int n, rc = ask_layers(o, all, &n, e);
+    const plan_options po = options_of_plan(g, backends);
+    device_here gpu[FIT_DEVICES], rest = {.be = NULL};
+    int n[FIT_DEVICES] = {0}, asked, moe, rc = ask_layers(o, g->prog, &asked, &moe, e);
     if (rc || (o->devices && strcmp(o->devices, "auto"))) return rc;
-    const bool any = find_gpu(backends, &gpu, &rest);
-    if (!any && n > 0) return err_set(e, ERR_UNAVAILABLE, "--gpu-layers: there is no GPU: %s", gpu.info.why);
-    if (!rest.be || (!any && n == LAYERS_FIT)) return OK;
-    if (n == LAYERS_FIT) rc = fit_gpu(g, backends, &gpu, rest.name, &n, e);
+    int n_gpu = find_gpus(backends, gpu, &rest);
+    for (int i = 0; i < n_gpu && o->gpu; i++)
+        if (!strcmp(gpu[i].name, o->gpu)) gpu[0] = gpu[i], n_gpu = 1;
+    if (!n_gpu && asked > 0) return err_set(e, ERR_UNAVAILABLE, "--gpu-layers: there is no GPU: %s", gpu[0].info.why);
+    if (!rest.be || (!n_gpu && asked == LAYERS_FIT)) return OK;
+    fit_ask a = {.p = g->prog,
+                 .o = &po,
+                 .gpu = gpu,
+                 .n_gpu = n_gpu,
+                 .rest = rest.name,
+                 .moe = moe,
+                 .kv_type = kv_type_of,
+                 .ctx = g};
+    buf list = {0};
+    if (asked) rc = fit_gpus(g, &a, asked, n, e);
     if (rc) return rc;
     device_list_close(&g->devices);
-    if (!fit_list(&list, all, n, rest.name, gpu.name)) rc = err_memory(e, "a list of devices");
+    if (!fit_list(&list, &a, n)) rc = err_memory(e, "a list of devices");
     else rc = device_list_parse(&g->devices, buf_cstr(&list), backends, e);
     buf_free(&list);
     return rc;

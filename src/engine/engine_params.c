@@ -48,10 +48,15 @@ const param engine_param_rows[] = {
         .doc = "';' stands between pipeline stages, each of which has some of the layers: \"cpu;cpu\"; '&' between "
                "tensor-parallel ranks, which share every layer: \"cpu:1&cpu:1\"; cpu:N: N threads; cuda:N: an NVIDIA "
                "GPU; \"cpu*3;cpu*1\": shares; \"cpu*0;cuda:0\": the embedding on the CPU, all layers on the GPU; "
+               "\"cuda:0*1,0&cpu*0,1\": shares of experts after a comma: these on the CPU, all else on the GPU; "
                "\"host:7071/cpu\": on a node"),
     ROW(gpu_layers, PARAM_TEXT, .keeps_bits = true, .words = "N", .alias = "ngl",
-        .doc = "without --devices: the last N layers and the output head on the first GPU, the others on the CPU; "
-               "\"all\" (default: as many as fit)"),
+        .doc = "without --devices: the last N layers and the output head on the GPUs, by what memory these have, the "
+               "others on the CPU; \"all\" (default: as many as fit)"),
+    ROW(cpu_moe, PARAM_BOOL, .keeps_bits = true, .alias = "cmoe",
+        .doc = "without --devices: the experts of all layers on the CPU, all else of the GPUs' layers on them"),
+    ROW(n_cpu_moe, PARAM_INT, .keeps_bits = true, .words = "N", .max = 1 << 16, .alias = "ncmoe",
+        .doc = "without --devices: the same for the first N layers of the model"),
     ROW(no_gpu, PARAM_BOOL, .rare = true, .keeps_bits = true, .doc = "without --devices: the CPU alone"),
     ROW(peers, PARAM_TEXT, .rare = true, .keeps_bits = true, .words = "HOST:PORT,...",
         .doc = "nodes that may take part: without --devices, or with \"auto\", the fastest layout over them is taken"),

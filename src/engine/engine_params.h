@@ -15,8 +15,11 @@ typedef struct engine_options {
     double peer_timeout, peer_wait;   /* seconds; 0: 3, not at all */
     const struct plan_remote *remote; /* how nodes of --devices are reached; NULL: not at all */
     plan_choices choices;             /* but for act_f32, which follows from the model */
-    const char *gpu_layers;           /* number, or "all": of the last layers, on the first GPU; NULL: as many as fit */
+    const char *gpu_layers;           /* number, or "all": of the last layers, on GPUs; NULL: as many as fit */
     bool no_gpu;                      /* `devices` "auto" is the CPU */
+    const char *gpu;                  /* the one that may be used, if it is there; NULL: all may */
+    bool cpu_moe;                     /* the experts of all layers are on the CPU, also of those on GPUs, */
+    int64_t n_cpu_moe;                /* of the first so many */
     const char *draft; /* where guesses come from (draft.h); NULL: there are none. A model: measure/auto_open.h */
     const char *draft_accept; /* "same", "exact", "pool" (sample/sample.h); NULL: same */
     int64_t draft_max;        /* guesses of a sequence in a step */

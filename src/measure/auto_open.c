@@ -13,9 +13,12 @@ static int choose_devices(engine_options *o, buf *chosen, model *m, err *e)
     if (!o->peers) return OK;
     if (o->devices && strcmp(o->devices, "auto"))
         return err_set(e, ERR_USAGE, "--peers: nodes for --devices auto; --devices names others: give one of both");
-    if (o->gpu_layers || o->no_gpu)
-        return err_set(e, ERR_USAGE,
-                       "--peers: the layout is found; --gpu-layers and --no-gpu give one: give one of both");
+    if (o->gpu_layers || o->no_gpu || o->cpu_moe || o->n_cpu_moe)
+        return err_set(e, ERR_USAGE, "--peers: the layout is found; %s gives one: give one of both",
+                       o->gpu_layers  ? "--gpu-layers"
+                       : o->no_gpu    ? "--no-gpu"
+                       : o->n_cpu_moe ? "--n-cpu-moe"
+                                      : "--cpu-moe");
     int rc = auto_devices(chosen, m, o, e);
     if (!rc && chosen->bad) rc = err_memory(e, "a list of devices");
     o->devices = rc ? NULL : buf_cstr(chosen);
