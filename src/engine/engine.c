@@ -33,6 +33,14 @@ static void list_backends(const engine_options *o, const own_options *own, backe
         list[n++] = *more;
 }
 
+int engine_devices_here(const engine_options *o, device_here *out, int most)
+{
+    const own_options own = {.cpu.isa = o->isa};
+    backend_use backends[BACKENDS_MAX];
+    list_backends(o, &own, backends);
+    return devices_here(backends, out, most);
+}
+
 enum { LAYERS_FIT = -1 };
 
 /* How many of all layers --gpu-layers and --no-gpu ask for; LAYERS_FIT: as many as fit. Of *moe layers the experts are

@@ -126,6 +126,8 @@ int engine_open_with(engine **out, model *m, const engine_options *o, err *e);
 dtype engine_kv_type(const engine *g);
 /* Of so many seconds that are left to wait: a second at least. */
 static inline double engine_patience(double left) { return left > 1 ? left : 1; }
+/* Devices of this process that can be used, as devices_here. */
+int engine_devices_here(const engine_options *o, device_here *out, int most);
 /* Places the program on its devices again, after a loss: with more sequences than before, if nodes have memory for them
  * again, else with as many. patience: seconds that a node has to answer a connection. What an error leaves is closed by
  * engine_unplace. */

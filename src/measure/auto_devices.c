@@ -16,20 +16,21 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PEERS_MAX = LAYOUT_DEVICES - 1, PROMPT = 32, TEXTS_TOKENS = 64 };
+enum { PEERS_MAX = LAYOUT_DEVICES - 1, PROMPT = 32, TEXTS_TOKENS = 64, HERE = 0 };
 static const double TOGETHER_SECONDS = 0.5;
 
-/* A node that may take part, and the number of its device in the task. */
-typedef struct candidate {
+/* A process that may take part: this one is the first. */
+typedef struct place {
     address at;
     char name[TCP_NAME_MAX];
-} candidate;
+} place;
 
 typedef struct choice {
     model *m;
     engine_options o; /* with a list of devices of its own each time */
     peer_self self;
-    candidate peer[PEERS_MAX]; /* device i + 1 is of peer i */
+    place places[LAYOUT_DEVICES];
+    int n_place, of[LAYOUT_DEVICES]; /* of: the place of a device of the task */
     layout_task task;
     double waits; /* seconds of a token in which no device computes, with the layers spread over all */
 } choice;
@@ -38,26 +39,55 @@ static void keep_model(model *m) { (void)m; }
 
 /* ---- who is there */
 
+/* A device of the place that was added last. */
+static void add_device(choice *c, const char *name, uint64_t bytes)
+{
+    layout_task *t = &c->task;
+    if (t->n_device == LAYOUT_DEVICES) return;
+    const place *p = &c->places[c->n_place - 1];
+    c->of[t->n_device] = c->n_place - 1;
+    layout_device *d = &t->device[t->n_device++];
+    *d = (layout_device){.bytes = bytes};
+    snprintf(d->name, sizeof d->name, "%.250s%s%.31s", p->name, p->name[0] ? "/" : "", name);
+}
+
+/* The CPU, and all devices with memory of their own. */
+static void find_devices_here(choice *c)
+{
+    device_here here[LAYOUT_DEVICES];
+    const int n = engine_devices_here(&c->o, here, LAYOUT_DEVICES);
+    c->places[c->n_place++].name[0] = 0;
+    add_device(c, "cpu", mem_available());
+    for (int i = 0; i < n; i++)
+        if (here[i].number >= 0) add_device(c, here[i].name, here[i].info.free_bytes);
+}
+
+/* What a node lends; of threads of its CPU, which have one memory, the first entry. */
+static void add_node(choice *c, const address *at, const hello *said)
+{
+    bool cpu = false;
+    place *p = &c->places[c->n_place++];
+    p->at = *at;
+    address_print(at, p->name);
+    for (uint32_t k = 0; k < said->n_device; k++) {
+        const hello_device *d = &said->device[k];
+        if (!d->threads || !cpu) add_device(c, d->name, d->bytes);
+        cpu = cpu || d->threads;
+    }
+}
+
 static int find_peers(choice *c, const char *list, err *e)
 {
     address at[PEERS_MAX];
     int n;
     int rc = address_list(at, PEERS_MAX, &n, list, "--peers", e);
-    layout_task *t = &c->task;
-    t->device[t->n_device++] = (layout_device){.name = "cpu", .bytes = mem_available()};
+    if (!rc) find_devices_here(c);
     for (int i = 0; i < n && !rc; i++) {
         hello said;
         err own = {0};
-        candidate *p = &c->peer[t->n_device - 1];
-        if (peer_look(&said, &at[i], &c->self, &own) || !said.n_device) {
+        if (peer_look(&said, &at[i], &c->self, &own) || !said.n_device)
             log_line(LOG_WARN, "%s: left out", own.code ? own.msg : "a node that lends nothing");
-            continue;
-        }
-        p->at = at[i];
-        address_print(&at[i], p->name);
-        layout_device *d = &t->device[t->n_device++];
-        *d = (layout_device){.bytes = said.device[0].bytes};
-        snprintf(d->name, sizeof d->name, "%.250s/%.31s", p->name, said.device[0].name);
+        else add_node(c, &at[i], &said);
     }
     return rc;
 }
@@ -66,7 +96,7 @@ static void remove_device(choice *c, int i)
 {
     layout_task *t = &c->task;
     memmove(&t->device[i], &t->device[i + 1], (size_t)(t->n_device - i - 1) * sizeof *t->device);
-    memmove(&c->peer[i - 1], &c->peer[i], (size_t)(t->n_device - i - 1) * sizeof *c->peer);
+    memmove(&c->of[i], &c->of[i + 1], (size_t)(t->n_device - i - 1) * sizeof *c->of);
     t->n_device--;
 }
 
@@ -144,7 +174,7 @@ static int measure_layers(choice *c, engine *g, err *e)
     return rc;
 }
 
-/* All devices, equal shares. Where there are more than layers, some are ranks of a group. */
+/* All devices, shares by memory. Where there are more than layers, some are ranks of a group, of equal shares. */
 static void list_all(const choice *c, buf *out)
 {
     const layout_task *t = &c->task;
@@ -153,6 +183,7 @@ static void list_all(const choice *c, buf *out)
     for (int i = 0; i < n; i++) {
         const bool joins = i && i * groups / n == (i - 1) * groups / n;
         buf_printf(out, "%s%s", joins ? "&" : i ? ";" : "", t->device[i].name);
+        if (groups == n) buf_printf(out, "*%.3g", 1 + (double)t->device[i].bytes / (1 << 20));
     }
 }
 
@@ -175,7 +206,7 @@ static int open_all(engine **g, choice *c, err *e)
         list_all(c, &list);
         rc = open_with(g, c, &list, &own);
         for (int i = 1; i < t->n_device && rc && !again; i++) {
-            if (!err_is_of(&own, c->peer[i - 1].name)) continue;
+            if (c->of[i] == HERE || !err_is_of(&own, c->places[c->of[i]].name)) continue;
             log_line(LOG_WARN, "%s: left out", own.msg);
             remove_device(c, i);
             again = true;
@@ -191,7 +222,7 @@ static int open_all(engine **g, choice *c, err *e)
 /* One pair, on a thread: pairs of different nodes are measured at once. */
 typedef struct pair {
     choice *c;
-    int a, b; /* devices; 0: here */
+    int a, b; /* places; a may be HERE */
     link_speed speed;
     int rc;
     err why;
@@ -203,31 +234,43 @@ static void *measure_pair(void *arg)
 {
     pair *x = arg;
     const choice *c = x->c;
-    const address *b = &c->peer[x->b - 1].at;
-    x->rc = link_measure(&x->speed, x->a ? &c->peer[x->a - 1].at : NULL, b, &c->self, &x->why);
+    const address *a = x->a == HERE ? NULL : &c->places[x->a].at;
+    x->rc = link_measure(&x->speed, a, &c->places[x->b].at, &c->self, &x->why);
     return NULL;
 }
 
-static int note_pair(layout_task *t, const pair *x, err *e)
+/* Between all devices of the two places. */
+static int note_pair(choice *c, const pair *x, err *e)
 {
+    layout_task *t = &c->task;
     if (x->rc) return err_copy(e, &x->why);
-    t->delay[x->a][x->b] = t->delay[x->b][x->a] = x->speed.rtt_p50 / 2;
-    t->rate[x->a][x->b] = t->rate[x->b][x->a] = x->speed.bytes_per_s;
+    for (int i = 0; i < t->n_device; i++)
+        for (int k = 0; k < t->n_device; k++) {
+            if (c->of[i] != x->a || c->of[k] != x->b) continue;
+            t->delay[i][k] = t->delay[k][i] = x->speed.rtt_p50 / 2;
+            t->rate[i][k] = t->rate[k][i] = x->speed.bytes_per_s;
+        }
     return OK;
 }
 
-/* Every pair once, in rounds in which each device is in one pair: a tournament by the circle method. */
+static bool has_devices(const choice *c, int at)
+{
+    bool any = false;
+    for (int i = 0; i < c->task.n_device; i++) any = any || c->of[i] == at;
+    return any;
+}
+
+/* Every pair once, in rounds in which each place is in one pair: a tournament by the circle method. */
 static int measure_links(choice *c, err *e)
 {
-    layout_task *t = &c->task;
-    const int n = t->n_device + t->n_device % 2;
+    const int n = c->n_place + c->n_place % 2;
     int rc = OK;
     for (int round = 0; round < n - 1 && !rc; round++) {
         pair all[LAYOUT_DEVICES / 2 + 1] = {0};
         int n_pair = 0;
         for (int k = 0; k < n / 2; k++) {
             const int x = k ? (round + k) % (n - 1) : n - 1, y = (round + n - 1 - k) % (n - 1);
-            if (x >= t->n_device || y >= t->n_device) continue;
+            if (x >= c->n_place || y >= c->n_place || !has_devices(c, x) || !has_devices(c, y)) continue;
             pair *p = &all[n_pair++];
             *p = (pair){.c = c, .a = x < y ? x : y, .b = x < y ? y : x};
             p->runs = pthread_create(&p->thread, NULL, measure_pair, p) == 0;
@@ -235,7 +278,7 @@ static int measure_links(choice *c, err *e)
         }
         for (int k = 0; k < n_pair; k++) {
             if (all[k].runs) pthread_join(all[k].thread, NULL);
-            if (!rc) rc = note_pair(t, &all[k], e);
+            if (!rc) rc = note_pair(c, &all[k], e);
         }
     }
     return rc;

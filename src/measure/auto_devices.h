@@ -1,8 +1,8 @@
 /* auto_devices.h - `--devices auto --peers a:7071,b:7071`: finds the devices, groups and shares that make a token
  * fastest.
  *
- * First the layers are spread over this process and all nodes, and a short text is run: what a layer takes on each
- * device, alone and while all compute. Links are measured. From that the time of every layout is computed
+ * First the layers are spread over all devices of this process and of the nodes, and a short text is run: what a layer
+ * takes on each device, alone and while all compute. Links are measured. From that the time of every layout is computed
  * (plan/layout.h); the best few are tried, and the fastest stays. */
 #pragma once
 #include "engine/engine.h"
