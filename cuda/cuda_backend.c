@@ -78,6 +78,7 @@ static void close_weights(weight_set *of)
     cuda_weights *w = weights_of(of);
     if (w->q.context) w->q.cu->cuCtxSetCurrent(w->q.context);
     cuda_give(&w->q, &w->weights, 0);
+    cuda_unpin(&w->q, &w->tables);
     if (w->definitions) w->q.cu->cuModuleUnload(w->definitions);
     if (w->fast) w->q.cu->cuModuleUnload(w->fast);
     if (w->prefill) w->q.cu->cuModuleUnload(w->prefill);
@@ -123,10 +124,26 @@ static int read_weights(weight_set *of, err *e)
     return cuda_weights_send(w, e);
 }
 
+static uint64_t host_bytes(const weight_set *of)
+{
+    const cuda_weights *w = weights_at(of);
+    uint64_t host;
+    cuda_weights_take(w->p, w->wanted, &host);
+    return host;
+}
+
 static uint64_t weight_bytes(const weight_set *of)
 {
     const cuda_weights *w = weights_at(of);
-    return w->weights ? w->q.held : cuda_weights_take(w->p, w->wanted);
+    uint64_t host;
+    const uint64_t own = cuda_weights_take(w->p, w->wanted, &host);
+    return (w->weights ? w->q.held : own) + host;
+}
+
+static uint64_t weights_take(const program *p, const bool *reads)
+{
+    uint64_t host;
+    return cuda_weights_take(p, reads, &host);
 }
 
 static const char *cuda_isa(const weight_set *w) { return weights_at(w)->isa; }
@@ -409,7 +426,8 @@ const backend cuda_backend = {
     .weights_read = read_weights,
     .weights_close = close_weights,
     .weight_bytes = weight_bytes,
-    .weights_take = cuda_weights_take,
+    .host_bytes = host_bytes,
+    .weights_take = weights_take,
     .isa = cuda_isa,
     .exact_note = cuda_exact_note,
     .budget = cuda_budget,

@@ -1,6 +1,8 @@
 /* cuda_device.c - see cuda_state.h: memory, copies and launches on one device. */
 #include "cuda/cuda_state.h"
 
+#include "base/mem.h"
+
 #include <inttypes.h>
 
 cuda_device *cuda_device_of(dev *of)
@@ -63,6 +65,31 @@ void cuda_give(cuda_queue *q, cu_address *at, uint64_t bytes)
         q->held -= bytes;
     }
     *at = 0;
+}
+
+int cuda_pin(cuda_queue *q, uint64_t bytes, const char *what, cuda_pinned *to, err *e)
+{
+    *to = (cuda_pinned){0};
+    if (q->bad) return lost(e);
+    if (!bytes) return OK;
+    const int code = bytes > mem_available()
+                         ? CU_OUT_OF_MEMORY
+                         : q->cu->cuMemHostAlloc((void **)&to->host, bytes, CU_HOST_PORTABLE | CU_HOST_MAPPED);
+    if (code == CU_OUT_OF_MEMORY)
+        return err_set(e, ERR_MEMORY,
+                       "the machine has no memory left for %s that the CUDA device reads there (%" PRIu64 " bytes)",
+                       what, bytes);
+    int rc = cuda_done(q, code, "taking memory of the host", e);
+    if (rc) return rc;
+    q->hosted += to->bytes = bytes;
+    return cuda_done(q, q->cu->cuMemHostGetDevicePointer_v2(&to->at, to->host, 0), "taking memory of the host", e);
+}
+
+void cuda_unpin(cuda_queue *q, cuda_pinned *p)
+{
+    if (p->host) q->cu->cuMemFreeHost(p->host);
+    q->hosted -= p->bytes;
+    *p = (cuda_pinned){0};
 }
 
 void cuda_block_free(cuda_queue *q, cuda_block *b)

@@ -18,9 +18,9 @@ typedef uint64_t cu_address; /* of device memory */
 
 enum { CU_SUCCESS = 0, CU_OUT_OF_MEMORY = 2, CU_NO_BINARY = 209, CU_PEER_ACCESS_ALREADY = 704 };
 /* Attributes of a device and of a kernel; flags of a stream; mode of a capture: of calls of this thread alone; flag of
- * memory of the host: pinned for all contexts; of an event. */
+ * memory of the host: pinned for all contexts, kernels reach it; of an event. */
 enum { CU_PROCESSORS = 16, CU_MAJOR = 75, CU_MINOR = 76, CU_SHARED_OPTIN = 97, CU_SHARED_DYNAMIC = 8 };
-enum { CU_STREAM_APART = 1, CU_CAPTURE_THREAD = 1, CU_HOST_PORTABLE = 1, CU_EVENT_UNTIMED = 2 };
+enum { CU_STREAM_APART = 1, CU_CAPTURE_THREAD = 1, CU_HOST_PORTABLE = 1, CU_HOST_MAPPED = 2, CU_EVENT_UNTIMED = 2 };
 
 /* X(name, parameters); all return a code. */
 #define CU_CALLS(X)                                                                                                    \
@@ -44,6 +44,7 @@ enum { CU_STREAM_APART = 1, CU_CAPTURE_THREAD = 1, CU_HOST_PORTABLE = 1, CU_EVEN
     X(cuMemFreeHost, (void *memory))                                                                                   \
     X(cuMemsetD32Async, (cu_address at, unsigned value, size_t n, cu_stream stream))                                   \
     X(cuCtxEnablePeerAccess, (cu_context peer, unsigned flags))                                                        \
+    X(cuMemHostGetDevicePointer_v2, (cu_address * address, void *memory, unsigned flags))                              \
     X(cuMemHostRegister_v2, (void *memory, size_t bytes, unsigned flags))                                              \
     X(cuMemHostUnregister, (void *memory))                                                                             \
     X(cuMemcpyHtoDAsync_v2, (cu_address to, const void *from, size_t bytes, cu_stream stream))                         \

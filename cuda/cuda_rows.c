@@ -108,13 +108,13 @@ int cuda_pick(dev *of, const segment *s, ref t, int64_t row0, int64_t rows, best
 }
 
 /* What the driver says is not an error of the device: memory that is not pinned is copied by a detour. */
-static void cuda_pin(dev *of, void *at, uint64_t bytes)
+static void pin_rows(dev *of, void *at, uint64_t bytes)
 {
     const cuda_device *d = cuda_device_of(of);
     d->q.cu->cuMemHostRegister_v2(at, bytes, CU_HOST_PORTABLE);
 }
 
-static void cuda_unpin(dev *of, void *at)
+static void unpin_rows(dev *of, void *at)
 {
     const cuda_device *d = cuda_device_of(of);
     d->q.cu->cuMemHostUnregister(at);
@@ -174,8 +174,8 @@ static int take_parcel(const parcel *p, dev *of, const segment *s, ref t, int64_
     return rc || whole ? rc : place_columns(d, s, t, col0, cols, rows, e);
 }
 
-const row_ways cuda_row_ways = {.pin = cuda_pin,
-                                .unpin = cuda_unpin,
+const row_ways cuda_row_ways = {.pin = pin_rows,
+                                .unpin = unpin_rows,
                                 .parcel_open = open_parcel,
                                 .parcel_close = close_parcel,
                                 .parcel_fill = fill_parcel,

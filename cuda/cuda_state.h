@@ -42,6 +42,13 @@ typedef struct cuda_block {
     uint64_t bytes;
 } cuda_block;
 
+/* Pinned memory of the host that kernels reach over the bus. */
+typedef struct cuda_pinned {
+    uint8_t *host;
+    cu_address at; /* what kernels call it */
+    uint64_t bytes;
+} cuda_pinned;
+
 enum { CUDA_VARIANTS = 64 }; /* of a rope table at most: core/rope.c */
 
 typedef struct cuda_rope {
@@ -56,8 +63,9 @@ typedef struct cuda_queue {
     int device, capability; /* capability: 80 for 8.0 */
     cu_context context;
     cu_stream stream;
-    uint64_t held; /* bytes taken */
-    bool bad;      /* a call has failed: the device may be lost */
+    uint64_t held;   /* bytes taken of the device */
+    uint64_t hosted; /* and of the host, as cuda_pinned */
+    bool bad;        /* a call has failed: the device may be lost */
 } cuda_queue;
 
 typedef struct cuda_weights {
@@ -72,6 +80,7 @@ typedef struct cuda_weights {
     bool *wanted;       /* [n_weight] */
     held_weight *helds; /* [n_weight] addresses are the device's */
     cu_address weights;
+    cuda_pinned tables; /* weights that EMBED alone reads, a row at a time */
 } cuda_weights;
 
 /* What products by cuBLAS take: memory in one piece, and addresses in it. */
@@ -162,6 +171,9 @@ int cuda_done(cuda_queue *q, int code, const char *what, err *e);
 /* Memory of the device, counted in `held`; ERR_MEMORY names `what`. 0 bytes give one. */
 int cuda_take(cuda_queue *q, uint64_t bytes, const char *what, cu_address *at, err *e);
 void cuda_give(cuda_queue *q, cu_address *at, uint64_t bytes);
+/* Pinned memory, counted in `hosted`; ERR_MEMORY: the machine has not so much left for `what`. 0 bytes give none. */
+int cuda_pin(cuda_queue *q, uint64_t bytes, const char *what, cuda_pinned *to, err *e);
+void cuda_unpin(cuda_queue *q, cuda_pinned *p);
 /* Gives a block `bytes` bytes at least. A block that grows loses its contents. */
 int cuda_block_grow(cuda_queue *q, cuda_block *b, uint64_t bytes, const char *what, err *e);
 void cuda_block_free(cuda_queue *q, cuda_block *b);
@@ -239,7 +251,8 @@ int cuda_wide_start(cuda_device *d, const cuda_segment *s, const step *st, const
 
 /* cuda_weight.c */
 int cuda_weights_send(cuda_weights *w, err *e);
-uint64_t cuda_weights_take(const program *p, const bool *reads); /* as backend.weights_take */
+/* As backend.weights_take; *host: of the host, for tables. */
+uint64_t cuda_weights_take(const program *p, const bool *reads, uint64_t *host);
 /* cuda_program.c: the program on the device, once; a struct run of a segment. */
 int cuda_program_send(cuda_device *d, const program *p, err *e);
 int cuda_run_send(cuda_device *d, cuda_segment *s, err *e);

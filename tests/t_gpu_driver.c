@@ -268,6 +268,26 @@ static void the_call_that_is_named_fails(void **state)
     gpu_case(fail_any_case, "SOFT_GPU_FAIL=6", said, ROOM); /* opening makes five */
 }
 
+/* A kernel reads and writes pinned memory, late as all its work, and finds its bounds. */
+static int pinned_case(void)
+{
+    CUdeviceptr at;
+    uint32_t *pinned, by = 1;
+    WANT(!gpu.cuMemHostAlloc((void **)&pinned, 4, 2) && !gpu.cuMemHostGetDevicePointer_v2(&at, pinned, 0));
+    *pinned = 5;
+    WANT(!gpu_go("step", 1, 1, 0, NULL, PARAMS(&at, &by)) && *pinned == 5);
+    WANT(!gpu.cuCtxSynchronize() && *pinned == 16);
+    at += 4;
+    WANT(!gpu_go("step", 1, 1, 0, NULL, PARAMS(&at, &by)) && gpu.cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
+    return 0;
+}
+static void kernels_reach_pinned_memory(void **state)
+{
+    (void)state;
+    gpu_case(pinned_case, "", said, ROOM);
+    assert_non_null(strstr(said, "0 bytes behind the 4 at"));
+}
+
 static int counts_case(void)
 {
     CUdeviceptr y;
@@ -309,6 +329,7 @@ int main(void)
         cmocka_unit_test(images_are_ptx_of_its_capability),
         cmocka_unit_test(launches_are_checked),
         cmocka_unit_test(the_call_that_is_named_fails),
+        cmocka_unit_test(kernels_reach_pinned_memory),
         cmocka_unit_test(work_is_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

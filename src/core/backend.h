@@ -168,8 +168,10 @@ struct backend {
     int (*weights_read)(weight_set *w, err *e); /* their values: converted, packed, uploaded */
     void (*weights_close)(weight_set *w);
     uint64_t (*weight_bytes)(const weight_set *w); /* memory taken or to be taken, without mapped files */
-    /* The memory that a weight set with these weights would take. NULL: the backend's memory is the process's, and no
-     * caller asks. */
+    /* What of that is memory of the process, which a device with a memory of its own reads over the bus. NULL: none. */
+    uint64_t (*host_bytes)(const weight_set *w);
+    /* What a weight set with these weights would take of memory that is the device's own. NULL: it is the process's,
+     * and no caller asks. */
     uint64_t (*weights_take)(const program *p, const bool *reads);
     const char *(*isa)(const weight_set *w); /* what its kernels are made for: "avx2"; static text */
     /* A line for the user on --exact. With --exact off: why results stay exact on this device. With --exact on: the

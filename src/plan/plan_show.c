@@ -214,9 +214,9 @@ static void add_line(const plan *l, int i, const plan_part *part, int wide, buf 
     for (int k = 0; k < 5; k++) buf_printf(out, " %*s", width[k], run_text(run[k].from, run[k].to, text));
     buf_printf(out, " %11.1f", mebi(part->weight_bytes));
     if (r->seg.on)
-        buf_printf(out, " %8.1f %8.1f %8.1f\n", mebi(r->weights->bytes), mebi(part->kv_bytes),
-                   mebi(step_bytes(r, part)));
-    else buf_printf(out, " %8s %8.1f %8s\n", "-", mebi(part->kv_bytes), "-");
+        buf_printf(out, " %8.1f %8.1f %8.1f %8.1f\n", mebi(r->weights->bytes - r->weights->host), mebi(part->kv_bytes),
+                   mebi(step_bytes(r, part)), mebi(r->weights->host));
+    else buf_printf(out, " %8s %8.1f %8s %8s\n", "-", mebi(part->kv_bytes), "-", "-");
 }
 
 /* Collectives of a group, summed up by kind; an edge to another group has a line of its own. */
@@ -274,8 +274,8 @@ int plan_text(const plan *l, bool dump, buf *out, err *e)
         const int n = (int)strlen(plan_device_name(l, i, name));
         if (n > wide) wide = n;
     }
-    buf_printf(out, "%-3s %-*s %5s %7s %7s %7s %11s %13s %11s %8s %8s %8s\n", "#", wide, "device", "group", "layers",
-               "heads", "kv", "ffn", "vocab", "weights MiB", "own MiB", "KV MiB", "step MiB");
+    buf_printf(out, "%-3s %-*s %5s %7s %7s %7s %11s %13s %11s %8s %8s %8s %8s\n", "#", wide, "device", "group",
+               "layers", "heads", "kv", "ffn", "vocab", "weights MiB", "own MiB", "KV MiB", "step MiB", "host MiB");
     for (int i = 0; i < plan_devices(l); i++) add_line(l, i, &parts[i], wide, out);
     mem_free(parts);
     edge_lines lines = {.l = l, .out = out};
@@ -313,7 +313,8 @@ static void add_rank(const plan *l, int i, const plan_part *part, double seconds
     add_run(one, "ffn", part->ffn.from, part->ffn.to);
     add_run(one, "vocab", part->vocab.from, part->vocab.to);
     json_add_int(one, "weight_bytes", (int64_t)part->weight_bytes);
-    if (r->weights) json_add_int(one, "own_bytes", (int64_t)r->weights->bytes);
+    if (r->weights) json_add_int(one, "own_bytes", (int64_t)(r->weights->bytes - r->weights->host));
+    if (r->weights) json_add_int(one, "host_bytes", (int64_t)r->weights->host);
     json_add_int(one, "kv_page_bytes", (int64_t)part->page_bytes);
     json_add_int(one, "pages", pages);
     json_add_int(one, "kv_bytes", (int64_t)part->kv_bytes);

@@ -18,6 +18,12 @@ void rank_weights_note(const program *p, bool *reads)
             if (is_weight(p, i, k, &n)) reads[n] = true;
 }
 
+static void note_bytes(rank_weights *w)
+{
+    w->bytes = w->be->weight_bytes(w->set);
+    w->host = w->be->host_bytes ? w->be->host_bytes(w->set) : 0;
+}
+
 int rank_weights_open(rank_weights **out, const backend *be, program *p, const weight_options *o, err *e)
 {
     bool *reads = mem_zero(p->n_weight + 1, sizeof *reads);
@@ -31,14 +37,14 @@ int rank_weights_open(rank_weights **out, const backend *be, program *p, const w
     *w = (rank_weights){.be = be, .how = *o, .p = p, .reads = reads, .refs = 1};
     rank_weights_note(p, reads);
     int rc = be->weights_open(&w->set, p, reads, o, e);
-    if (!rc) w->bytes = be->weight_bytes(w->set);
+    if (!rc) note_bytes(w);
     return rc;
 }
 
 int rank_weights_read(rank_weights *w, err *e)
 {
     int rc = w->be->weights_read(w->set, e);
-    if (!rc) w->bytes = w->be->weight_bytes(w->set);
+    if (!rc) note_bytes(w);
     return rc;
 }
 

@@ -9,6 +9,7 @@ typedef struct rank_weights {
     bool *reads; /* [p->n_weight] those that its ops read */
     weight_set *set;
     uint64_t bytes; /* that do not lie in mapped files */
+    uint64_t host;  /* of them, in memory of the process that the device reads over the bus */
     int refs;       /* __atomic */
 } rank_weights;
 
