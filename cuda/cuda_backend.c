@@ -1,4 +1,4 @@
-/* cuda_backend.c - a GPU as a device (core/backend.h): opening and closing, pages and slots, the loop over the ops of a
+/* cuda_backend.c - a GPU as a device (core/backend.h): opening and closing, slots, the loop over the ops of a
  * stretch.
  *
  * The kernel of an op is its definition (definitions.cu), where each thread is a worker, or a faster kernel with the
@@ -175,20 +175,7 @@ static uint64_t cuda_overhead(const weight_set *w, const program *p, int segment
     return scratch_bytes(p) + cuda_wide_bytes(weights_at(w), p) + (uint64_t)segments * STEP_BYTES;
 }
 
-/* ---- pages, slots */
-
-static int open_pages(cuda_device *d, int group, err *e)
-{
-    const cache_options *c = &d->cache;
-    const uint64_t each = kv_place(d->kv, d->p, group, c->k_type, c->v_type, NULL), pages = (uint64_t)c->n_page[group];
-    uint64_t all;
-    if (!each) return OK;
-    if (!mem_mul(each, pages, &all)) return err_set(e, ERR_MEMORY, "a cache of %" PRIu64 " pages is too large", pages);
-    d->page_bytes[group] = each;
-    int rc = cuda_take(&d->q, all, "the cache", &d->pages[group], e);
-    if (!rc) kv_place(d->kv, d->p, group, c->k_type, c->v_type, (uint8_t *)(uintptr_t)d->pages[group]);
-    return rc;
-}
+/* ---- slots */
 
 static int open_slots(cuda_device *d, err *e)
 {
@@ -219,7 +206,7 @@ static void cuda_close(dev *of)
     cu_address *const taken[] = {&d->scratch,       &d->turns,       &d->program,
                                  &d->rope_variants, &d->slot_memory, &d->constants};
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) cuda_give(&d->q, taken[i], 0);
-    for (int g = 0; g < GROUP_MAX; g++) cuda_give(&d->q, &d->pages[g], 0);
+    cuda_pages_close(d);
     cuda_block_free(&d->q, &d->stage);
     cuda_queue_close(&d->q);
     mem_free(d->kv);
@@ -248,35 +235,12 @@ static int cuda_open(dev **out, weight_set *of, const program *p, const int max_
     if (!rc && (!d->kv || !d->slots || !d->ropes)) rc = err_memory(e, "a CUDA device");
     if (!rc) rc = cuda_take(&d->q, scratch_bytes(p), "scratch space", &d->scratch, e);
     if (!rc) rc = open_turns(d, e);
-    for (int g = 0; g < GROUP_MAX && !rc; g++) rc = open_pages(d, g, e);
+    if (!rc) rc = cuda_pages_open(d, e);
     if (!rc) rc = open_slots(d, e);
     if (!rc) rc = cuda_wide_open(d, e);
     if (rc) cuda_close((dev *)(void *)d);
     else *out = (dev *)(void *)d;
     return rc;
-}
-
-static int move_page(dev *of, int group, int32_t page, uint8_t *to, const uint8_t *from, err *e)
-{
-    cuda_device *d = cuda_device_of(of);
-    if (group < 0 || group >= GROUP_MAX || page < 0 || page >= d->cache.n_page[group])
-        return err_set(e, ERR_USAGE, "no page %d in group %d", page, group);
-    const uint64_t bytes = d->page_bytes[group];
-    const cu_address at = d->pages[group] + (uint64_t)page * bytes;
-    if (!bytes) return OK;
-    if (to) return cuda_fetch(&d->q, to, at, bytes, e);
-    int rc = cuda_send(&d->q, at, from, bytes, e);
-    return rc ? rc : cuda_wait(&d->q, e);
-}
-
-static int cuda_page_get(dev *d, int group, int32_t page, uint8_t *to, err *e)
-{
-    return move_page(d, group, page, to, NULL, e);
-}
-
-static int cuda_page_put(dev *d, int group, int32_t page, const uint8_t *from, err *e)
-{
-    return move_page(d, group, page, NULL, from, e);
 }
 
 /* ---- segments */
@@ -412,12 +376,17 @@ static int cuda_start(dev *of, const segment *s, uint32_t stretch, const step *s
 
 static int cuda_step_wait(dev *d, err *e) { return cuda_wait(&cuda_device_of(d)->q, e); }
 
-static uint64_t cuda_held_bytes(const dev *d) { return cuda_device_at(d)->q.held - cuda_device_at(d)->activations; }
+static uint64_t cuda_held_bytes(const dev *of)
+{
+    const cuda_device *d = cuda_device_at(of);
+    return d->q.held - d->activations + d->q.hosted;
+}
 
 const backend cuda_backend = {
     .name = "cuda",
     .chunk = 512,
     .sequences = 256,
+    .reads_host = true,
     .fuse = &cuda_fuse,
     .probe = cuda_probe,
     .memory = ordinal_of,

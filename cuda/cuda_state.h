@@ -90,6 +90,13 @@ typedef struct cuda_wide {
     bool due; /* the step has so many rows: no graph of rounded numbers stands for it */
 } cuda_wide;
 
+/* The pages of a group: of the last states in memory of the host (cache_options.host). */
+typedef struct cuda_pages {
+    cu_address at;
+    cuda_pinned host;
+    uint64_t bytes, host_bytes; /* of a page, here and there */
+} cuda_pages;
+
 enum { CUDA_TURNS = 16384 };
 
 typedef struct cuda_device {
@@ -103,10 +110,11 @@ typedef struct cuda_device {
     kv_store *kv;      /* [n_state] addresses are the device's */
     slot_store *slots; /* [n_state] likewise */
     cuda_rope *ropes;  /* [n_rope][CUDA_VARIANTS] */
-    cu_address pages[GROUP_MAX], slot_memory, scratch;
+    cuda_pages pages[GROUP_MAX];
+    cu_address slot_memory, scratch;
     cu_address turns;     /* [CUDA_TURNS] counters of blocks that wait for each other's results; 0 between launches */
     uint64_t activations; /* bytes of q.held: arenas of segments */
-    uint64_t page_bytes[GROUP_MAX], scratch_floats;
+    uint64_t scratch_floats;
     int scratch_workers, max_rows[AXIS_COUNT];
     cu_address program, rope_variants; /* the program, and its rope variants, on the device */
     cu_address constants, *constant;   /* of the program, one after another; [n_tensor] of each */
@@ -256,6 +264,12 @@ uint64_t cuda_weights_take(const program *p, const bool *reads, uint64_t *host);
 /* cuda_program.c: the program on the device, once; a struct run of a segment. */
 int cuda_program_send(cuda_device *d, const program *p, err *e);
 int cuda_run_send(cuda_device *d, cuda_segment *s, err *e);
+/* cuda_pages.c: memory of pages; backend.page_get and page_put; the copies of a step. */
+int cuda_pages_open(cuda_device *d, err *e);
+void cuda_pages_close(cuda_device *d);
+int cuda_page_get(dev *d, int group, int32_t page, uint8_t *to, err *e);
+int cuda_page_put(dev *d, int group, int32_t page, const uint8_t *from, err *e);
+int cuda_pages_copy(cuda_device *d, const step *st, err *e);
 /* cuda_step.c: a step, with the rope tables and page copies that it needs. */
 int cuda_step_send(cuda_device *d, cuda_segment *s, const step *st, err *e);
 /* cuda_join.c */

@@ -143,22 +143,6 @@ static int send_ropes(cuda_device *d, const step *st, err *e)
     return OK;
 }
 
-static int copy_pages(cuda_device *d, const step *st, err *e)
-{
-    int rc = OK;
-    for (int32_t i = 0; i < st->n_copy && !rc; i++) {
-        const page_copy *c = &st->copies[i];
-        const uint64_t bytes = d->page_bytes[c->group];
-        if (!bytes) continue;
-        const cu_address base = d->pages[c->group];
-        rc = cuda_done(&d->q,
-                       d->q.cu->cuMemcpyDtoDAsync_v2(base + (uint64_t)c->to * bytes, base + (uint64_t)c->from * bytes,
-                                                     bytes, d->q.stream),
-                       "copying a page", e);
-    }
-    return rc;
-}
-
 int cuda_step_send(cuda_device *d, cuda_segment *s, const step *st, err *e)
 {
     const program *p = d->p;
@@ -191,7 +175,7 @@ int cuda_step_send(cuda_device *d, cuda_segment *s, const step *st, err *e)
     if (!rc) rc = cuda_send(&d->q, s->step.at, s->step.host, w.used, e);
     if (!rc && n)
         rc = cuda_launch(&d->q, d->w->kernels.pages, 1, CHANGE_THREADS, (void *[]){&s->step.at, (void *)&from, &n}, e);
-    if (!rc) rc = copy_pages(d, st, e);
+    if (!rc) rc = cuda_pages_copy(d, st, e);
     if (rc) s->tables[0] = 0;
     return rc;
 }

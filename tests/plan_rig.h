@@ -12,7 +12,7 @@ typedef struct plan_case {
     int rows, pages; /* capacity of every axis (of AXIS_EXP times the experts of a row); pages of every group */
     dtype kv;        /* DTYPE_NONE: f32 */
     bool inexact;
-    int in_flight;
+    int in_flight, kv_host;
     pace pretended_speed;
     const plan *shares;
 } plan_case;
@@ -26,6 +26,7 @@ static inline int rig_plan_place(plan **l, const program *p, const plan_case *c,
     plan_options o = {.devices = &devices,
                       .backends = c->backends ? c->backends : cpu,
                       .choices = {.exact = c->inexact ? EXACT_OFF : EXACT_ON, .in_flight = c->in_flight},
+                      .kv_host = c->kv_host,
                       .pretended_speed = c->pretended_speed,
                       .shares = c->shares};
     for (int i = 0; i < AXIS_COUNT; i++) o.max_rows[i] = c->rows;

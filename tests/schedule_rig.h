@@ -25,6 +25,8 @@ static const model_shape shape_of_each = {.layers = 2,
                                           .gated = true,
                                           .type = DTYPE_F32};
 
+static int schedule_kv_host; /* engine_options.kv_host */
+
 /* `folder` NULL: a random model whose rotation depends on the length that a sequence is admitted with. */
 static inline int engine_try(engine **g, const char *folder, const char *devices, int in_flight,
                              const backend_use *more, err *e)
@@ -36,6 +38,7 @@ static inline int engine_try(engine **g, const char *folder, const char *devices
                               .threads = 1,
                               .chunk = 24,
                               .max_batch = 6,
+                              .kv_host = schedule_kv_host,
                               .choices.in_flight = in_flight,
                               .step_sequences = in_flight == 2  ? 1
                                                 : in_flight > 3 ? 2

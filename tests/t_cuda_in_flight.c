@@ -40,6 +40,16 @@ static void schedules_short_of_pages(void **unused)
     check_schedules(NULL, "cpu;cuda:0", 6000, 13);
 }
 
+/* Pages that texts share, copy and give back, of which the last layer's are in memory of the host. */
+static void schedules_of_pages_on_the_host(void **unused)
+{
+    (void)unused;
+    schedule_kv_host = 50;
+    check_schedules(NULL, "cuda:0", 7000, 13);
+    check_schedules(NULL, "cuda:0;cpu", 8000, 0);
+    schedule_kv_host = 0;
+}
+
 static void closed_at_work(void **unused)
 {
     (void)unused;
@@ -50,9 +60,12 @@ static void closed_at_work(void **unused)
 int main(void)
 {
     if (!cuda_rig_open()) return 0;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(schedules_of_windows),     cmocka_unit_test(schedules_of_ranks),
-        cmocka_unit_test(schedules_of_slots),       cmocka_unit_test(schedules_of_encoders),
-        cmocka_unit_test(schedules_short_of_pages), cmocka_unit_test(closed_at_work)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(schedules_of_windows),
+                                       cmocka_unit_test(schedules_of_ranks),
+                                       cmocka_unit_test(schedules_of_slots),
+                                       cmocka_unit_test(schedules_of_encoders),
+                                       cmocka_unit_test(schedules_short_of_pages),
+                                       cmocka_unit_test(schedules_of_pages_on_the_host),
+                                       cmocka_unit_test(closed_at_work)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -180,6 +180,26 @@ static void several_fill(void **unused)
     engine_close(g);
 }
 
+/* Layers on the card for texts of so many tokens. */
+static int layers_of(int ctx, int kv_host)
+{
+    int first, last;
+    engine *g = open_on((engine_options){.ctx = ctx, .kv_host = kv_host});
+    if (sscanf(g->info.devices, "cpu*%d;cuda:0*%d", &first, &last) != 2) fail_msg("%s", g->info.devices);
+    holds_what_the_plan_says(g);
+    same_text_as_the_cpu(g);
+    engine_close(g);
+    return last;
+}
+
+static void more_fit_with_pages_on_the_host(void **unused)
+{
+    (void)unused;
+    enum { LONG = 2048 };
+    const int own = layers_of(LONG, 0), host = layers_of(LONG, 100);
+    if (own >= host) fail_msg("%d layers, with their pages on the host %d", own, host);
+}
+
 static void refuses(engine_options o, const char *says)
 {
     engine *g;
@@ -232,11 +252,11 @@ static int run_on(int cards, int mebi, const struct CMUnitTest *test, size_t n)
 int main(void)
 {
     const struct CMUnitTest one[] = {cmocka_unit_test(as_many_as_fit), cmocka_unit_test(as_many_as_asked_for),
-                                     cmocka_unit_test(refused)},
+                                     cmocka_unit_test(more_fit_with_pages_on_the_host), cmocka_unit_test(refused)},
                             experts[] = {cmocka_unit_test(experts_on_the_cpu)},
                             four[] = {cmocka_unit_test(several_share)}, two[] = {cmocka_unit_test(several_fill)};
     if (getenv("SEVERAL")) return run_on(4, 256, four, 1) + run_on(2, 72, two, 1);
-    return run_on(1, 64, one, 3) + run_on(1, 256, experts, 1) + run_on(4, 256, four, 1) + run_on(2, 72, two, 1);
+    return run_on(1, 64, one, 4) + run_on(1, 256, experts, 1) + run_on(4, 256, four, 1) + run_on(2, 72, two, 1);
 }
 #else
 int main(void)

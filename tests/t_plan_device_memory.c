@@ -9,7 +9,7 @@
 static void pages_of_fakes(void **unused)
 {
     (void)unused;
-    pages_move("fake", (backend_use){&fake_backend, NULL});
+    pages_move("fake", (backend_use){&fake_backend, NULL}, 0);
 }
 
 static void streams_of_fakes(void **unused)

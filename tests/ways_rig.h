@@ -22,6 +22,7 @@ typedef struct way {
     const char *devices;
     int in_flight, chunk;
     ends_choice ends;
+    int kv_host;
 } way;
 
 static inline bool take_token(void *ctx, const token_event *ev)
@@ -85,6 +86,7 @@ static inline bool transcribe(const char *folder, const inputs *x, const char *k
                               .chunk = w->chunk,
                               .max_batch = 8,
                               .choices = {.in_flight = w->in_flight, .ends = w->ends},
+                              .kv_host = w->kv_host,
                               .remote = &remote,
                               .more_backends = more};
     err e = {0};

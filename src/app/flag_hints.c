@@ -15,7 +15,7 @@ static const char
 static const flag_hint hints[] = {
     {"-ngld|-mg|--main-gpu|-sm|--split-mode|-ts|--tensor-split", NULL, gpus},
     {"--n-gpu-layers", "gpu-layers", NULL},
-    {"-nkvo|--no-kv-offload|--gpu-memory-utilization", NULL, gpus},
+    {"--gpu-memory-utilization", NULL, gpus},
     {"--tensor-parallel-size|-tp", NULL, "--devices 'cpu:1&cpu:1' divides every layer over two devices"},
     {"--pipeline-parallel-size|-pp", NULL, "--devices 'cpu:1;cpu:1' gives each of two devices some of the layers"},
     {"--data-parallel-size|-dp", NULL, "one server runs all requests in common steps; start several for more"},

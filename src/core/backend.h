@@ -84,7 +84,8 @@ typedef struct cache_options {
     int n_page[GROUP_MAX]; /* KV pages per group */
     int n_slot;            /* slots for states of fixed size */
     dtype k_type, v_type;  /* kv_type.h */
-    bool touch;            /* memory of pages, up to 256 MiB, is taken at once, not as it is used */
+    int host;   /* percent of what has pages, of its last part, whose pages lie in memory of the host (kv_type.h) */
+    bool touch; /* memory of pages, up to 256 MiB, is taken at once, not as it is used */
 } cache_options;
 
 typedef struct device_info {
@@ -155,6 +156,7 @@ struct backend {
     const char *name;
     int chunk, sequences;   /* rows of a prompt and sequences in a step that suit it */
     const fuse_table *fuse; /* NULL: op by op */
+    bool reads_host; /* it has a memory of its own, and kernels read that of the process too: cache_options.host */
 
     /* Describes device `i`; false: there is no such. Opens nothing. */
     bool (*probe)(int i, device_info *out);

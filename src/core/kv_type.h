@@ -49,6 +49,16 @@ static inline uint64_t kv_tile_bytes(dtype t, int64_t dim, bool values)
     return kv_code_bytes(t, dim, values) + scales * (base ? 2 : 1);
 }
 
+/* Where the last `percent` % begin, rounded up, of the states in which a program stores keys and values: on a device
+ * that reads memory of the host, pages of these lie there (cache_options.host). */
+static inline uint32_t kv_host_from(const program *p, int percent)
+{
+    uint32_t n = 0, from = p->n_state;
+    for (uint32_t i = 0; i < p->n_state; i++) n += program_stores(p, i);
+    for (uint32_t left = (n * (uint32_t)percent + 99) / 100; left; left -= program_stores(p, from)) from--;
+    return from;
+}
+
 /* Bytes of one page of a state. */
 static inline uint64_t kv_page_bytes(const state *s, dtype k_type, dtype v_type)
 {

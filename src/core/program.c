@@ -89,6 +89,13 @@ void program_slice_mark(program *slice, const program *p, uint32_t i)
         if (p->cuts[k] == i) slice->cuts[slice->n_cut++] = slice->n_op;
 }
 
+bool program_stores(const program *p, uint32_t number)
+{
+    uint32_t k = 0;
+    while (k < p->n_op && (p->ops[k].kind != OP_KV_PUT || p->ops[k].state != (int)number)) k++;
+    return k < p->n_op;
+}
+
 uint64_t program_slot_bytes(const program *p)
 {
     uint64_t floats = 0;

@@ -224,6 +224,8 @@ bool program_dump_op(const program *p, uint32_t i, buf *out);
 
 /* Bytes of one slot: the STATE_SLOT of all ops; 0: the program has none. */
 uint64_t program_slot_bytes(const program *p);
+/* Whether an op stores keys and values in state `number`; layers may share one. */
+bool program_stores(const program *p, uint32_t number);
 /* Elements of one row of an activation, or of a whole weight or constant. */
 static inline int64_t tensor_count(const tensor *t)
 {

@@ -51,6 +51,8 @@ int draft_model_open(engine *g, err *e)
                             .choices.exact = o->choices.exact,
                             .isa = o->isa,
                             .no_gpu = o->no_gpu,
+                            .no_kv_offload = o->no_kv_offload,
+                            .kv_host = o->kv_host,
                             .threads = o->threads,
                             .verify = o->verify,
                             .more_backends = o->more_backends,

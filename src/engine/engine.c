@@ -204,6 +204,7 @@ static plan_options options_of_plan(const engine *g, const backend_use *backends
                                        [AXIS_ENC] = max.enc,
                                        [AXIS_EXP] = max.rows * g->prog->n_used,
                                        [AXIS_SEQ] = max.sequences},
+                          .kv_host = g->options.no_kv_offload ? 100 : (int)g->options.kv_host,
                           .choices = g->options.choices};
 }
 
@@ -376,6 +377,7 @@ static int keep_options(engine *g, const engine_options *o, err *e)
     if (o->cublas) return err_set(e, ERR_USAGE, "--cublas: this build has no CUDA backend");
 #endif
     if (o->cublas && o->choices.exact != EXACT_OFF) return err_set(e, ERR_USAGE, "--cublas goes with --exact off");
+    if (o->no_kv_offload && o->kv_host) return err_set(e, ERR_USAGE, "--kv-host, --no-kv-offload: give one of both");
     const char **texts[] = {&g->options.devices,  &g->options.weights, &g->options.isa,          &g->options.kv,
                             &g->options.key_file, &g->options.draft,   &g->options.draft_accept, &g->options.cublas};
     g->options = *o;

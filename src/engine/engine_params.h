@@ -20,6 +20,8 @@ typedef struct engine_options {
     const char *gpu;                  /* the one that may be used, if it is there; NULL: all may */
     bool cpu_moe;                     /* the experts of all layers are on the CPU, also of those on GPUs, */
     int64_t n_cpu_moe;                /* of the first so many */
+    bool no_kv_offload;               /* kv_host 100 */
+    int64_t kv_host;   /* percent of the layers of each GPU here, of the last ones: their cache is not there */
     const char *draft; /* where guesses come from (draft.h); NULL: there are none. A model: measure/auto_open.h */
     const char *draft_accept; /* "same", "exact", "pool" (sample/sample.h); NULL: same */
     int64_t draft_max;        /* guesses of a sequence in a step */

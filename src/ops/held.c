@@ -11,18 +11,11 @@ void kv_layout(kv_store *s, const state *of, dtype k_type, dtype v_type)
     s->v_page = (uint64_t)of->heads * kv_tile_bytes(v_type, of->v_dim, true);
 }
 
-static bool writes(const program *p, op_kind kind, uint32_t index)
-{
-    for (uint32_t i = 0; i < p->n_op; i++)
-        if (p->ops[i].kind == kind && p->ops[i].state == (int)index) return true;
-    return false;
-}
-
 uint64_t kv_place(kv_store *kv, const program *p, int group, dtype k_type, dtype v_type, uint8_t *base)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < p->n_state; i++) {
-        if (p->states[i].kind != STATE_PAGES || p->states[i].group != group || !writes(p, OP_KV_PUT, i)) continue;
+        if (p->states[i].kind != STATE_PAGES || p->states[i].group != group || !program_stores(p, i)) continue;
         kv_layout(&kv[i], &p->states[i], k_type, v_type);
         if (base) {
             kv[i].k = base + bytes;

@@ -55,11 +55,11 @@ static int add_rank(const fit_ask *a, const plan *l, const plan_rank *r, const w
 {
     const segment *s = &r->seg;
     const dtype kv = a->kv_type(a->ctx, l);
-    uint64_t page[GROUP_MAX] = {0};
+    uint64_t page[GROUP_MAX] = {0}, host[GROUP_MAX] = {0};
     bool *reads = mem_zero((size_t)s->p->n_weight + 1, sizeof *reads);
     if (!reads) return err_memory(e, "a list of weights");
     rank_weights_note(s->p, reads);
-    add_page_bytes(s->p, kv, kv, page);
+    add_page_bytes(r, kv, kv, page, host);
     *bytes += s->be->weights_take(s->p, reads) + rank_step_bytes(r, w) + (uint64_t)a->slots * program_slot_bytes(s->p);
     for (int g = 0; g < GROUP_MAX; g++) *bytes += (uint64_t)a->pages[g] * page[g];
     mem_free(reads);

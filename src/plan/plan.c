@@ -301,9 +301,10 @@ int plan_ready(plan *l, const cache_options *cache, link_end *(*ends)[PLAN_LANES
     }
     for (int i = 0; ends && i < l->n; i++) memcpy(l->ranks[i].end, ends[i], sizeof ends[i]);
     l->cache = *cache;
+    l->cache.host = l->asked.kv_host;
     for (uint32_t i = 0; i < l->p->n_rope && !rc; i++) rc = rope_fill(&l->p->ropes[i], e);
     for (int i = 0; i < l->n && !rc; i++)
-        if (l->ranks[i].weights) rc = rank_ready(&l->ranks[i], cache, e);
+        if (l->ranks[i].weights) rc = rank_ready(&l->ranks[i], &l->cache, e);
     return rc ? rc : drive_open(l, e);
 }
 
@@ -355,17 +356,20 @@ bool plan_takes_int8(const plan *l)
     return false;
 }
 
-bool writes_state(const program *p, uint32_t i)
+uint32_t rank_host_from(const plan_rank *r)
 {
-    uint32_t k = 0;
-    while (k < p->n_op && (p->ops[k].kind != OP_KV_PUT || p->ops[k].state != (int16_t)i)) k++;
-    return k < p->n_op;
+    const plan *l = r->of;
+    const bool may = is_here(l, r) && r->seg.be && r->seg.be->reads_host;
+    return kv_host_from(r->seg.p, may ? l->asked.kv_host : 0);
 }
 
-void add_page_bytes(const program *p, dtype k_type, dtype v_type, uint64_t page[GROUP_MAX])
+void add_page_bytes(const plan_rank *r, dtype k_type, dtype v_type, uint64_t own[GROUP_MAX], uint64_t host[GROUP_MAX])
 {
+    const program *p = r->seg.p;
+    const uint32_t from = rank_host_from(r);
     for (uint32_t i = 0; i < p->n_state; i++)
-        if (writes_state(p, i)) page[p->states[i].group] += kv_page_bytes(&p->states[i], k_type, v_type);
+        if (program_stores(p, i))
+            (i < from ? own : host)[p->states[i].group] += kv_page_bytes(&p->states[i], k_type, v_type);
 }
 
 uint64_t plan_taken_bytes(const plan *l)

@@ -61,6 +61,7 @@ typedef struct plan_options {
     const char *lends;           /* with `rank`: which devices this process lends (devices.h); NULL: all */
     const plan_remote *remote;   /* NULL: no device may have a node, or this process has one rank */
     plan_choices choices;        /* how ranks join, what passes between groups, … */
+    int kv_host;                 /* cache_options.host of devices here */
     pace pretended_speed;        /* how fast devices here pretend to be */
     /* NULL, or a plan of the same program and devices, whose weights devices here use too; open as long as plan_open
      * takes, then either may be closed first. Each has pages, activations and steps of its own, in threads of its own;

@@ -1,6 +1,7 @@
 /* plan_memory.c - see plan_memory.h. */
 #include "plan/plan_memory.h"
 
+#include "base/mem.h"
 #include "plan/plan_state.h"
 
 #include <string.h>
@@ -42,20 +43,39 @@ uint64_t rank_step_bytes(const plan_rank *r, const weight_set *w)
     return (uint64_t)r->n_lane * s->act_bytes + (s->be->overhead ? s->be->overhead(w, s->p, r->n_lane) : 0);
 }
 
+/* Memory of the process: the last, where no device has it but some have pages there. */
+static bool find_process(const plan *l, int i, dtype k_type, dtype v_type, plan_room *out)
+{
+    bool any = false;
+    if (!i || !first_in_memory(l, i - 1)) return false;
+    for (const plan_rank *r = l->ranks; r < l->ranks + l->n; r++) {
+        uint64_t own[GROUP_MAX] = {0};
+        int number;
+        if (r->weights && memory_of(r, &number) && number == MEMORY_OF_PROCESS) return false;
+        if (r->weights) add_page_bytes(r, k_type, v_type, own, out->page);
+    }
+    for (int g = 0; g < GROUP_MAX; g++) any = any || out->page[g];
+    out->of_process = true;
+    out->left = mem_available();
+    return any;
+}
+
 bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, plan_room *out)
 {
     int number;
     const plan_rank *first = first_in_memory(l, i);
     *out = (plan_room){.left = 0};
-    if (!first) return false;
+    if (!first) return find_process(l, i, k_type, v_type, out);
     if (!first->weights) l->remote->memory(l->remote->self, (int)(first - l->ranks), k_type, v_type, out);
     out->of_process = memory_of(first, &number) ? number == MEMORY_OF_PROCESS : !first->seg.be;
     if (!first->weights) return true;
-    for (const plan_rank *r = first; r < l->ranks + l->n; r++) {
-        if (!share_memory(first, r)) continue;
-        const segment *s = &r->seg;
-        add_page_bytes(s->p, k_type, v_type, out->page);
-        out->slot += program_slot_bytes(s->p);
+    for (const plan_rank *r = l->ranks; r < l->ranks + l->n; r++) {
+        uint64_t elsewhere[GROUP_MAX] = {0};
+        const bool shares = share_memory(first, r);
+        if (!r->weights) continue;
+        add_page_bytes(r, k_type, v_type, shares ? out->page : elsewhere, out->of_process ? out->page : elsewhere);
+        if (!shares) continue;
+        out->slot += program_slot_bytes(r->seg.p);
         out->taken += rank_step_bytes(r, r->weights->set);
     }
     const uint64_t free = first->seg.be->budget(first->weights->set);
@@ -65,7 +85,12 @@ bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, plan_room *ou
 
 bool plan_memory_has(const plan *l, int i, int device)
 {
-    return share_memory(first_in_memory(l, i), &l->ranks[device]);
+    const plan_rank *first = first_in_memory(l, i);
+    return first && share_memory(first, &l->ranks[device]);
 }
 
-const char *plan_memory_node(const plan *l, int i) { return plan_node(l, (int)(first_in_memory(l, i) - l->ranks)); }
+const char *plan_memory_node(const plan *l, int i)
+{
+    const plan_rank *first = first_in_memory(l, i);
+    return first ? plan_node(l, (int)(first - l->ranks)) : NULL;
+}

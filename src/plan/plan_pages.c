@@ -7,7 +7,7 @@ bool plan_page_bytes(const plan *l, uint64_t page[GROUP_MAX])
 {
     memset(page, 0, GROUP_MAX * sizeof *page);
     for (int i = 0; i < l->n; i++)
-        if (l->ranks[i].seg.on) add_page_bytes(l->ranks[i].seg.p, l->cache.k_type, l->cache.v_type, page);
+        if (l->ranks[i].seg.on) add_page_bytes(&l->ranks[i], l->cache.k_type, l->cache.v_type, page, page);
     return !l->n_remote;
 }
 
@@ -18,7 +18,7 @@ void plan_page_layout(const plan *l, buf *out)
         const program *p = l->ranks[i].seg.p;
         for (uint32_t k = 0; l->ranks[i].seg.on && k < p->n_state; k++) {
             const state *s = &p->states[k];
-            if (writes_state(p, k))
+            if (program_stores(p, k))
                 buf_printf(out, "rank %d group %d heads %lld keys %lld values %lld\n", i, s->group, (long long)s->heads,
                            (long long)s->k_dim, (long long)s->v_dim);
         }
@@ -33,7 +33,7 @@ static int move_page(plan *l, int group, int32_t page, uint8_t *to, const uint8_
         const segment *s = &l->ranks[i].seg;
         uint64_t bytes[GROUP_MAX] = {0};
         if (!s->on) continue;
-        add_page_bytes(s->p, l->cache.k_type, l->cache.v_type, bytes);
+        add_page_bytes(&l->ranks[i], l->cache.k_type, l->cache.v_type, bytes, bytes);
         if (!bytes[group]) continue;
         rc = to ? s->be->page_get(s->on, group, page, to + at, e) : s->be->page_put(s->on, group, page, from + at, e);
         at += bytes[group];

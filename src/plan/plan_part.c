@@ -10,14 +10,15 @@
 /* The ops of a device. */
 typedef struct own_ops {
     const program *p;
-    uint32_t op0, op1;
+    uint32_t op0, op1, host_from; /* the first state whose pages lie in memory of the host */
 } own_ops;
 
 static own_ops ops_of(const plan *l, const plan_rank *r)
 {
     const plan_group *g = group_of(l, r);
     const program *p = r->seg.p ? r->seg.p : g->by_columns ? cut_program(g->by_columns, r->index) : NULL;
-    return p ? (own_ops){p, 0, p->n_op} : (own_ops){l->p, g->op0, g->op1};
+    return p ? (own_ops){p, 0, p->n_op, r->seg.p ? rank_host_from(r) : p->n_state}
+             : (own_ops){l->p, g->op0, g->op1, l->p->n_state};
 }
 
 static void add_weights(own_ops own, const op *o, bool *counted, plan_part *to)
@@ -42,7 +43,7 @@ static void add_state(const cache_options *cache, own_ops own, const op *o, bool
     }
     const uint64_t page = kv_page_bytes(s, cache->k_type, cache->v_type);
     to->page_bytes += page;
-    to->kv_bytes += page * (uint64_t)cache->n_page[s->group];
+    *(o->state < (int)own.host_from ? &to->kv_bytes : &to->host_bytes) += page * (uint64_t)cache->n_page[s->group];
 }
 
 static int add_bytes(const plan *l, own_ops own, plan_part *to, err *e)

@@ -12,7 +12,8 @@ typedef struct plan_part {
     cut_range vocab; /* rows of the output head; in a group without one, of the table of tokens */
     uint64_t weight_bytes;
     uint64_t page_bytes; /* a page of every group */
-    uint64_t kv_bytes;   /* all pages and slots */
+    uint64_t kv_bytes;   /* all pages and slots, but */
+    uint64_t host_bytes; /* pages in memory of the host, where the device has one of its own */
 } plan_part;
 
 /* *out: [plan_segments], for mem_free. */

@@ -87,7 +87,7 @@ static void dump_segment(const plan *l, int i, buf *out)
 /* Memory for activations, kernels and rows on their way to other ranks. */
 static uint64_t step_bytes(const plan_rank *r, const plan_part *part)
 {
-    const uint64_t work = r->seg.be->held_bytes(r->seg.on) - part->kv_bytes;
+    const uint64_t work = r->seg.be->held_bytes(r->seg.on) - part->kv_bytes - part->host_bytes;
     return work + (uint64_t)r->n_lane * (r->seg.act_bytes + r->coll_bytes + r->rows_bytes + r->plain_bytes);
 }
 
@@ -215,7 +215,7 @@ static void add_line(const plan *l, int i, const plan_part *part, int wide, buf 
     buf_printf(out, " %11.1f", mebi(part->weight_bytes));
     if (r->seg.on)
         buf_printf(out, " %8.1f %8.1f %8.1f %8.1f\n", mebi(r->weights->bytes - r->weights->host), mebi(part->kv_bytes),
-                   mebi(step_bytes(r, part)), mebi(r->weights->host));
+                   mebi(step_bytes(r, part)), mebi(r->weights->host + part->host_bytes));
     else buf_printf(out, " %8s %8.1f %8s %8s\n", "-", mebi(part->kv_bytes), "-", "-");
 }
 
@@ -314,7 +314,7 @@ static void add_rank(const plan *l, int i, const plan_part *part, double seconds
     add_run(one, "vocab", part->vocab.from, part->vocab.to);
     json_add_int(one, "weight_bytes", (int64_t)part->weight_bytes);
     if (r->weights) json_add_int(one, "own_bytes", (int64_t)(r->weights->bytes - r->weights->host));
-    if (r->weights) json_add_int(one, "host_bytes", (int64_t)r->weights->host);
+    if (r->weights) json_add_int(one, "host_bytes", (int64_t)(r->weights->host + part->host_bytes));
     json_add_int(one, "kv_page_bytes", (int64_t)part->page_bytes);
     json_add_int(one, "pages", pages);
     json_add_int(one, "kv_bytes", (int64_t)part->kv_bytes);

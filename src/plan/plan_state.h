@@ -144,10 +144,10 @@ static inline const rank_lane *lane_of(const plan_rank *r, uint64_t number)
     return &r->lane[number % (uint64_t)r->n_lane];
 }
 
-/* plan.c: whether a segment writes a state (layers may share one); adds the bytes that one page of each group takes for
- * those that it writes. */
-bool writes_state(const program *p, uint32_t i);
-void add_page_bytes(const program *p, dtype k_type, dtype v_type, uint64_t page[GROUP_MAX]);
+/* plan.c: the first state of a rank whose pages lie in memory of the host, which the device reads; adds the bytes that
+ * one page of each group takes of its own memory, and there. */
+uint32_t rank_host_from(const plan_rank *r);
+void add_page_bytes(const plan_rank *r, dtype k_type, dtype v_type, uint64_t own[GROUP_MAX], uint64_t host[GROUP_MAX]);
 /* Bytes that a rank takes in the memory of its weight set for activations of all lanes, and for kernels and steps. */
 uint64_t rank_step_bytes(const plan_rank *r, const weight_set *w);
 
