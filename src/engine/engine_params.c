@@ -53,9 +53,9 @@ const param engine_param_rows[] = {
     ROW(gpu_layers, PARAM_TEXT, .keeps_bits = true, .words = "N", .alias = "ngl",
         .doc = "without --devices: the last N layers and the output head on the GPUs, by what memory these have, the "
                "others on the CPU; \"all\" (default: as many as fit)"),
-    ROW(cpu_moe, PARAM_BOOL, .keeps_bits = true, .alias = "cmoe",
+    ROW(cpu_moe, PARAM_BOOL, .rare = true, .keeps_bits = true, .alias = "cmoe",
         .doc = "without --devices: the experts of all layers on the CPU, all else of the GPUs' layers on them"),
-    ROW(n_cpu_moe, PARAM_INT, .keeps_bits = true, .words = "N", .max = 1 << 16, .alias = "ncmoe",
+    ROW(n_cpu_moe, PARAM_INT, .rare = true, .keeps_bits = true, .words = "N", .max = 1 << 16, .alias = "ncmoe",
         .doc = "without --devices: the same for the first N layers of the model"),
     ROW(no_gpu, PARAM_BOOL, .rare = true, .keeps_bits = true, .doc = "without --devices: the CPU alone"),
     ROW(kv_host, PARAM_INT, .rare = true, .keeps_bits = true, .max = 100,
