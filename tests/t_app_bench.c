@@ -68,8 +68,6 @@ static void depths(void **state)
     }
     const json *shallow = json_at(json_get(a, "rows"), 1), *deep = json_at(json_get(a, "rows"), 3);
     assert_true(json_num(json_get(deep, "bytes_per_token"), 0) > json_num(json_get(shallow, "bytes_per_token"), 0));
-    const json *prompt = json_at(json_get(a, "rows"), 0), *late = json_at(json_get(a, "rows"), 2);
-    assert_true(json_num(json_get(late, "tokens_per_s"), 0) < 50 * json_num(json_get(prompt, "tokens_per_s"), 0));
     json_free(a);
 }
 
