@@ -196,17 +196,22 @@ $(BUILD)/gpu/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(FLAGS) -fPIC -ftree-vectorize -fno-strict-aliasing $(INCLUDE) -MMD -MP -c -o $@ $<
-# A stand-in for cuBLAS there.
+# Stand-ins for cuBLAS and NCCL there, each with one kernel.
+STANDINS := $(BUILD)/gpu/libcublas.so.13 $(BUILD)/gpu/libnccl.so.2
 $(BUILD)/gpu/gemm.ptx: tests/gpu/blas/gemm.cu
+$(BUILD)/gpu/sum.ptx: tests/gpu/nccl/sum.cu
+$(BUILD)/gpu/gemm.ptx $(BUILD)/gpu/sum.ptx:
 	@mkdir -p $(@D)
 	$(call say,NVCC,$@)
 	$(Q)$(NVCC) -ptx -arch=compute_80 $(NVCC_FLAGS) -o $@ $<
-$(BUILD)/gpu/libcublas.so.13: tests/gpu/blas/standin.c $(BUILD)/gpu/gemm.ptx $(BUILD)/gpu/libcuda.so.1
+$(BUILD)/gpu/libcublas.so.13: tests/gpu/blas/standin.c $(BUILD)/gpu/gemm.ptx
+$(BUILD)/gpu/libnccl.so.2: tests/gpu/nccl/nccl_standin.c $(BUILD)/gpu/sum.ptx cuda/nccl.h
+$(STANDINS): cuda/cuda_driver.h $(BUILD)/gpu/libcuda.so.1
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(FLAGS) $(INCLUDE) -fPIC -shared -DSTANDIN_PTX='"$(BUILD)/gpu/gemm.ptx"' -o $@ $< $(LINK) \
+	$(Q)$(CC) $(FLAGS) $(INCLUDE) -fPIC -shared -DSTANDIN_PTX='"$(filter %.ptx,$^)"' -o $@ $(filter %.c,$^) $(LINK) \
 	  -L$(BUILD)/gpu -l:libcuda.so.1
 GPU_TESTS = $(filter $(BUILD)/tests/t_gpu_% $(BUILD)/tests/t_cuda_%,$(TESTS))
-$(GPU_TESTS): $(BUILD)/gpu/libcuda.so.1 $(if $(filter-out 0,$(CUDA)),$(BUILD)/gpu/libcublas.so.13)
+$(GPU_TESTS): $(BUILD)/gpu/libcuda.so.1 $(if $(filter-out 0,$(CUDA)),$(STANDINS))
 $(BUILD)/tests/t_cuda_launches: $(BUILD)/make_llama
 
 GPU_KIT := t_gpu_forms t_cuda_models t_plan_devices

@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "cuda/cuda_state.h"
+#include "cuda/nccl.h"
 #include "tensor/act_q8.h"
 
 #include <pthread.h>
@@ -494,4 +495,4 @@ static int wait_joined(joined_group *j, bool *odd, err *e)
 }
 
 const join_ways cuda_join_ways = {
-    .open = open_joined, .close = close_joined, .start = start_joined, .wait = wait_joined};
+    .open = open_joined, .close = close_joined, .start = start_joined, .wait = wait_joined, .library = &nccl_ways};

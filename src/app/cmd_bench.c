@@ -476,8 +476,8 @@ static int bench_read(const bench_options *o, json *root, bool text, err *e)
 
 static int run_allreduce(const invocation *v, err *e)
 {
-    static const char *const flags[] = {"devices",   "isa",         "reps",     "bytes",        "codec",
-                                        "algorithm", "codec_group", "key_file", "peer_timeout", NULL};
+    static const char *const flags[] = {"devices", "isa",         "reps",     "bytes",        "codec", "algorithm",
+                                        "nccl",    "codec_group", "key_file", "peer_timeout", NULL};
     const bench_options *o = v->options;
     json *root = json_new_object();
     int rc = flags_allow_only(v, flags, "bench allreduce", e);

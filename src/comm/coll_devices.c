@@ -88,27 +88,81 @@ void coll_devices_close(coll_devices *d)
 
 /* ---- a test */
 
-static int put_data(const coll_devices *d, const coll_test *t, float *x, err *e)
+/* How a sum is made: all take `of`. */
+typedef struct sum_way {
+    int (*put)(void *of, int rank, const float *x, err *e);
+    int (*once)(void *of, err *e);
+    int (*get)(void *of, int rank, float *x, err *e);
+} sum_way;
+
+/* By joined devices. */
+typedef struct joined_sum {
+    const coll_devices *d;
+    joined_group *j;
+} joined_sum;
+
+static int put_joined(void *of, int rank, const float *x, err *e)
 {
-    int rc = OK;
-    for (int r = 0; r < d->ranks && !rc; r++) {
-        const segment *s = &d->rank[r].seg;
-        for (int64_t i = 0; i < d->rows * d->cols; i++) x[i] = coll_value(t, r, i);
-        rc = d->be->act_put(s->on, s, d->x.t, 0, d->cols, d->rows, x, e);
-    }
+    const coll_devices *d = ((joined_sum *)of)->d;
+    const segment *s = &d->rank[rank].seg;
+    return d->be->act_put(s->on, s, d->x.t, 0, d->cols, d->rows, x, e);
+}
+
+static int sum_joined(void *of, err *e)
+{
+    const joined_sum *s = of;
+    const join_ways *ways = s->d->be->ways->join;
+    const step st = {.n = {[AXIS_TOK] = (int32_t)s->d->rows}};
+    bool odd;
+    const int rc = ways->start(s->j, &st, e);
+    return rc ? rc : ways->wait(s->j, &odd, e);
+}
+
+static int get_joined(void *of, int rank, float *x, err *e)
+{
+    const coll_devices *d = ((joined_sum *)of)->d;
+    const segment *s = &d->rank[rank].seg;
+    return d->be->act_get(s->on, s, d->y, 0, d->rows, x, e);
+}
+
+/* By a library: elements pass as its codec has them. */
+typedef struct foreign_sum {
+    const library_ways *ways;
+    library_sum *s;
+    wire_type type;
+    int64_t n;
+    uint8_t *codes;
+} foreign_sum;
+
+static int put_foreign(void *of, int rank, const float *x, err *e)
+{
+    const foreign_sum *f = of;
+    wire_reference.encode(f->type, f->n, x, f->n, f->codes);
+    return f->ways->put(f->s, rank, f->codes, e);
+}
+
+static int sum_foreign(void *of, err *e)
+{
+    const foreign_sum *f = of;
+    return f->ways->add_up(f->s, e);
+}
+
+static int get_foreign(void *of, int rank, float *x, err *e)
+{
+    const foreign_sum *f = of;
+    const int rc = f->ways->get(f->s, rank, f->codes, e);
+    if (!rc) wire_reference.decode(f->type, f->n, f->codes, f->n, x);
     return rc;
 }
 
-static int repeat(const coll_devices *d, const coll_test *t, joined_group *j, double *seconds, err *e)
+/* ---- measuring */
+
+static int repeat(const coll_test *t, const sum_way *way, void *of, double *seconds, err *e)
 {
-    const join_ways *ways = d->be->ways->join;
-    const step st = {.n = {[AXIS_TOK] = (int32_t)d->rows}};
     int rc = OK;
-    bool odd;
     for (int64_t i = -2; i < t->reps && !rc; i++) { /* from the third time on nothing is prepared */
         const double start = clock_now();
-        rc = ways->start(j, &st, e);
-        if (!rc) rc = ways->wait(j, &odd, e);
+        rc = way->once(of, e);
         seconds[i < 0 ? 0 : i] = clock_now() - start;
     }
     return rc;
@@ -126,18 +180,35 @@ static double payload_of(const coll_devices *d, const coll_test *t)
     return sum / d->ranks;
 }
 
-static int judge_ranks(const coll_devices *d, const coll_test *t, float *x, coll_score *to, err *e)
+static int judge_ranks(int ranks, const coll_test *t, const sum_way *way, void *of, float *x, coll_score *to, err *e)
 {
     to->equal = true;
-    for (int r = d->ranks - 1; r >= 0; r--) {
-        const segment *s = &d->rank[r].seg;
+    for (int r = ranks - 1; r >= 0; r--) {
         const uint64_t other = to->hash;
-        const int rc = d->be->act_get(s->on, s, d->y, 0, d->rows, x, e);
+        const int rc = way->get(of, r, x, e);
         if (rc) return rc;
-        coll_judge(t, d->ranks, x, to);
-        to->equal = to->equal && (r == d->ranks - 1 || to->hash == other);
+        coll_judge(t, ranks, x, to);
+        to->equal = to->equal && (r == ranks - 1 || to->hash == other);
     }
     return OK;
+}
+
+static int measure(int ranks, const coll_test *t, const sum_way *way, void *of, coll_score *to, err *e)
+{
+    const int64_t n = t->rows * t->cols;
+    double *seconds = mem_zero((size_t)t->reps, sizeof *seconds);
+    float *x = mem_map((size_t)n * sizeof *x);
+    int rc = seconds && x ? OK : err_memory(e, "a sum");
+    for (int r = 0; r < ranks && !rc; r++) {
+        for (int64_t i = 0; i < n; i++) x[i] = coll_value(t, r, i);
+        rc = way->put(of, r, x, e);
+    }
+    if (!rc) rc = repeat(t, way, of, seconds, e);
+    if (!rc) coll_times(seconds, t->reps, to);
+    if (!rc) rc = judge_ranks(ranks, t, way, of, x, to, e);
+    mem_unmap(x, (size_t)n * sizeof *x);
+    mem_free(seconds);
+    return rc;
 }
 
 static int open_joined(const coll_devices *d, const coll_test *t, joined_group **j, err *e)
@@ -165,18 +236,29 @@ static int open_joined(const coll_devices *d, const coll_test *t, joined_group *
 
 int coll_devices_measure(coll_devices *d, const coll_test *t, coll_score *to, err *e)
 {
-    const uint64_t floats = (uint64_t)(d->rows * d->cols) * sizeof(float);
-    double *seconds = mem_zero((size_t)t->reps, sizeof *seconds);
-    float *x = mem_map(floats);
-    joined_group *j = NULL;
+    static const sum_way way = {put_joined, sum_joined, get_joined};
+    joined_sum s = {.d = d};
     *to = (coll_score){.payload = payload_of(d, t)};
-    int rc = seconds && x ? open_joined(d, t, &j, e) : err_memory(e, "a sum");
-    if (!rc) rc = put_data(d, t, x, e);
-    if (!rc) rc = repeat(d, t, j, seconds, e);
-    if (!rc) coll_times(seconds, t->reps, to);
-    if (!rc) rc = judge_ranks(d, t, x, to, e);
-    if (j) d->be->ways->join->close(j);
-    mem_unmap(x, floats);
-    mem_free(seconds);
+    int rc = open_joined(d, t, &s.j, e);
+    if (!rc) rc = measure(d->ranks, t, &way, &s, to, e);
+    if (s.j) d->be->ways->join->close(s.j);
+    return rc;
+}
+
+const coll_kind coll_library = {.name = "nccl", .reduces = true};
+
+int coll_devices_measure_library(coll_devices *d, const coll_test *t, coll_score *to, err *e)
+{
+    static const sum_way way = {put_foreign, sum_foreign, get_foreign};
+    foreign_sum f = {.ways = d->be->ways->join->library, .type = t->codec.sum, .n = t->rows * t->cols};
+    const size_t bytes = (size_t)wire_bytes(f.type, f.n, f.n);
+    dev *on[LINK_RANKS_MAX];
+    for (int r = 0; r < d->ranks; r++) on[r] = d->rank[r].seg.on;
+    *to = (coll_score){.payload = 0};
+    f.codes = mem_map(bytes);
+    int rc = f.codes ? f.ways->open(&f.s, on, d->ranks, f.type, f.n, e) : err_memory(e, "a sum");
+    if (!rc) rc = measure(d->ranks, t, &way, &f, to, e);
+    f.ways->close(f.s);
+    mem_unmap(f.codes, bytes);
     return rc;
 }

@@ -14,4 +14,8 @@ int coll_devices_open(coll_devices **out, const backend *be, const int *number, 
 /* The score has what ranks on processors would have sent; sockets are 0. ERR_USAGE: the devices cannot read each
  * other's memory. */
 int coll_devices_measure(coll_devices *d, const coll_test *t, coll_score *to, err *e);
+/* The same by the sum of the backend's library (library_ways), of codec f32 or f16, after its `find`. The kind of such
+ * a test is coll_library. What its ranks send, nobody knows: no payload. */
+extern const coll_kind coll_library;
+int coll_devices_measure_library(coll_devices *d, const coll_test *t, coll_score *to, err *e);
 void coll_devices_close(coll_devices *d); /* NULL ok */

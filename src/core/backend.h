@@ -29,10 +29,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct weight_set weight_set; /* the backend's own, as the next three */
+typedef struct weight_set weight_set; /* the backend's own, as the next four */
 typedef struct dev dev;
 typedef struct parcel parcel;
 typedef struct joined_group joined_group;
+typedef struct library_sum library_sum;
 typedef struct backend backend;
 
 /* An activation that another segment wrote. */
@@ -123,6 +124,20 @@ typedef struct join_group {
     int steps;           /* 1, 2: a sum is always made in so many steps; 0: as suits its size */
 } join_group;
 
+/* A library's sum over the devices of a group, in memory of its own, to be measured beside ours. Its order of sums is
+ * its own, so no answer is made by it. */
+typedef struct library_ways {
+    /* Looks for the library at `path`, NULL: where the loader does. *version: static text. ERR_UNAVAILABLE: it is not
+     * there. Before all others. */
+    int (*find)(const char *path, const char **version, err *e);
+    /* Of n elements of WIRE_F32 or WIRE_F16; the devices outlive it. */
+    int (*open)(library_sum **s, dev *const *on, int ranks, wire_type type, int64_t n, err *e);
+    int (*put)(library_sum *s, int rank, const void *x, err *e); /* [n] what a rank gives */
+    int (*add_up)(library_sum *s, err *e);                       /* returns when all ranks have the sum */
+    int (*get)(library_sum *s, int rank, void *y, err *e);       /* [n] the sum as a rank has it */
+    void (*close)(library_sum *s);                               /* NULL ok */
+} library_ways;
+
 /* Devices of a group that do a step together: their COLLs take no part of the caller. */
 typedef struct join_ways {
     /* *j NULL without an error: these devices cannot. */
@@ -132,6 +147,7 @@ typedef struct join_ways {
      * finite, or became so. The step has no taps. */
     int (*start)(joined_group *j, const step *st, err *e);
     int (*wait)(joined_group *j, bool *odd, err *e);
+    const library_ways *library; /* NULL: there is none */
 } join_ways;
 
 /* Ways of rows besides act_put and act_get, of a backend that has them. */
