@@ -2,6 +2,7 @@
 #include "models/arch.h"
 
 #include "base/embed.h"
+#include "models/compile/wrapped.h"
 #include "models/spec/spec.h"
 #include "models/spec/spec_file.h"
 #include "models/spec/spec_load.h"
@@ -105,6 +106,17 @@ static int narrow_type(const char *type, char *out, size_t cap, err *e)
     return found < 0 ? found : 1;
 }
 
+/* The spec of the text model in a class that answers with text; others put other heads on it. */
+static int find_wrapped(const json *j, char *out, size_t cap, err *e)
+{
+    const char *root = wrapped_root(j), *class = json_str(json_first(json_get(j, "architectures")), "ForCausalLM");
+    if (!root || !(str_ends(class, "ForConditionalGeneration") || str_ends(class, "ForCausalLM"))) return 0;
+    int not = find_arch("!", class, NULL, out, cap, e);
+    return not < 0 ? not
+           : not   ? 0
+                   : find_arch("", json_str(json_get(json_get(j, root), "model_type"), ""), NULL, out, cap, e);
+}
+
 int arch_find(const ckpt *c, const json *config, char *out, size_t cap, err *e)
 {
     const char *name = arch_name(c, config);
@@ -124,6 +136,7 @@ int arch_find(const ckpt *c, const json *config, char *out, size_t cap, err *e)
         else if (!found && !named) found = find_arch("", type, NULL, out, cap, e);        /* no class says otherwise */
         for (const json *m = named ? NULL : json_first(j); m && !found; m = json_next(m)) /* one that one family has */
             found = find_arch("has:", json_key(m), NULL, out, cap, e);
+        if (!found) found = find_wrapped(j, out, cap, e);
     }
     if (found) return found > 0 ? OK : found;
     if (!j && !ckpt_describes_itself(c))

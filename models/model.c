@@ -11,6 +11,7 @@
 #include "models/arch.h"
 #include "models/compile/build.h"
 #include "models/compile/spec_unread.h"
+#include "models/compile/wrapped.h"
 #include "models/spec_show.h"
 #include "models/spec/spec_file.h"
 #include "models/spec/spec_load.h"
@@ -26,7 +27,7 @@ enum { CTX_DEFAULT = 8192, CTX_UNKNOWN = 2048, CTX_MAX = 1 << 24 };
 typedef struct opened {
     model m;
     config_eval *values;
-    json *config; /* of [model] config */
+    json *config; /* what stands in for config.json: that of [model] config, of the text model in a wrapper; or NULL */
     arena mem;
 } opened;
 
@@ -134,6 +135,19 @@ static int check_quantized(const opened *o, err *e)
     return OK;
 }
 
+/* Goes into the part of the configuration that the spec reads. */
+static int enter_root(opened *o, err *e)
+{
+    const ckpt *c = o->m.weights;
+    json *text;
+    if (!o->config && ckpt_describes_itself(c)) return OK;
+    int rc = wrapped_config(&text, o->m.resolved, o->config ? o->config : ckpt_config(c), e);
+    if (rc || !text) return rc;
+    json_free(o->config);
+    o->config = text;
+    return OK;
+}
+
 /* ---- what the engine wants to know */
 
 typedef struct runtime_options {
@@ -237,7 +251,8 @@ static int name_values(const opened *o, err *e)
     snprintf(file, sizeof file, "%.*s", (int)strcspn(e->msg, ":"), e->msg);
     const ckpt *c = o->m.weights;
     if (e->code != ERR_SPEC || !embedded_find(file).p) return e->code;
-    if (o->config) return err_wrap(e, "%s", spec_text(o->m.resolved, "model", "config"));
+    const char *other = spec_text(o->m.resolved, "model", "config");
+    if (other) return err_wrap(e, "%s", other);
     return ckpt_describes_itself(c) ? err_wrap(e, "%s", ckpt_path(c)) : err_wrap(e, "%s/config.json", ckpt_dir(c));
 }
 
@@ -275,6 +290,7 @@ static int fill_model(opened *o, const model_options *opt, err *e)
     runtime_options run;
     config_sources from;
     int rc = check_format(m, e), n_bos;
+    if (!rc) rc = enter_root(o, e);
     if (!rc) rc = check_quantized(o, e);
     if (!rc) rc = build_sources(&from, m->weights, o->config, e);
     if (!rc) rc = pooling_read(&m->texts, m->weights, e);

@@ -7,6 +7,7 @@
 #include "models/arch.h"
 #include "models/compile/key_list.h"
 #include "models/compile/spec_unread.h"
+#include "models/compile/wrapped.h"
 #include "models/spec/spec_load.h"
 #include "test.h"
 
@@ -53,8 +54,14 @@ static void test_models_are_silent(void **unused)
         err e = {0};
         assert_ok(ckpt_open(&c, found.gl_pathv[i], &e), &e);
         assert_ok(arch_find(c, NULL, base, sizeof base, &e), &e);
-        const char *said = judge(base, ckpt_config(c), NULL, NULL);
+        spec *s;
+        json *text;
+        assert_ok(spec_load_builtin(&s, base, &e), &e);
+        assert_ok(wrapped_config(&text, s, ckpt_config(c), &e), &e);
+        const char *said = judge(base, text ? text : ckpt_config(c), NULL, NULL);
         if (*said) fail_msg("%s (%s): %s", found.gl_pathv[i], base, said);
+        json_free(text);
+        spec_free(s);
         ckpt_close(c);
     }
     globfree(&found);

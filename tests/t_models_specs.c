@@ -216,7 +216,8 @@ static void what_is_wrong_with_the_spec(void **unused)
         {NUMBERS "[tensors]\n{i}.attn.kk = a\n",
          "S:15: [tensors] no slot asks for '{i}.attn.kk': did you mean '{i}.attn.k'?"},
         {NUMBERS "[tensors]\n{i}.attn.k = layers.{i}.self_attn.k_proj (turn)\n",
-         "S:15: {i}.attn.k: unknown recipe 'turn': known are transpose, conv1d, rope_pairs, unit, flat, bare, rows A "
+         "S:15: {i}.attn.k: unknown recipe 'turn': known are transpose, fit, conv1d, rope_pairs, unit, flat, bare, "
+         "rows A "
          ".. B, "
          "columns A "
          ".. B, every S take L "

@@ -38,6 +38,10 @@ TAIL = """
 Falcon 3, DeepSeek LLM, SmolLM 1 and 2 and today's Yi are Llama; Qwen 1.5 and 2.5 are Qwen2; Phi-1.5 and 2 are Phi; Phi-3.5-mini, Phi-4 and Phi-4-mini are Phi-3; Kimi K2,
 R1 and Youtu-LLM are DeepSeek V3; MiniLM, BGE, E5 and cross-encoders are BERT; CamemBERT and XLM-R are RoBERTa; Flan-T5 is T5; NLLB is M2M-100.
 
+The text models in LLaVA, InternVL, Gemma 3, Mistral 3, Llama 4, SmolVLM, Kimi K2.5, Voxtral and everything else whose config.json has a
+`text_config` of a family below run by that family's spec; pictures and sound do not. `tools/oracle/oracle_wrappers.py` judged 57 types. PaliGemma is
+refused: its text sees its whole prompt.
+
 A family marked ° ships its own Python on the hub and has no class in transformers. It is judged through an equivalent class whose weights
 are written in the family's layout (`tools/oracle/oracle_remote.py`).
 

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "models/compile/recipe.h"
+#include "models/compile/wrapped.h"
 #include "models/spec/spec_split.h"
 #include "tensor/quant.h"
 #include "tensor/panel.h"
@@ -13,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PREFIX_MAX = 8 };
+enum { PREFIX_MAX = 16 };
 
 struct binder {
     program *prog;
@@ -27,9 +28,9 @@ struct binder {
         int64_t numbers, total; /* that weights were made of, of all that there are; numbers -1: needs no check */
         int64_t cols;           /* of a row, as the weights see it */
     } * used;                   /* [entry] */
-    span prefix[PREFIX_MAX];
-    int n_prefix;
-    int widened; /* matrices in blocks that their factors make floats of */
+    const char *prefix[PREFIX_MAX];
+    size_t n_prefix, n_wrapped; /* the first n_wrapped: of a text model inside another */
+    int widened;                /* matrices in blocks that their factors make floats of */
 };
 
 /* A tensor found for a slot: the entry and what to do to it. */
@@ -43,6 +44,19 @@ typedef struct found {
     bool output_scale;   /* its factor is weight.output_scale */
 } found;
 
+/* Those of a text model inside another one first, then the spec's. */
+static int find_prefixes(binder *b, err *e)
+{
+    const char *own = spec_text(b->s, "tensors", "prefix");
+    span rest = own ? span_str(own) : (span){0}, part;
+    int rc = wrapped_prefixes(b->prefix, PREFIX_MAX / 2, &b->n_wrapped, b->c, own ? own : "", &b->mem, e);
+    b->n_prefix = b->n_wrapped;
+    while (!rc && split_next(&rest, '|', &part) && b->n_prefix < PREFIX_MAX)
+        if (!(b->prefix[b->n_prefix++] = arena_strn(&b->mem, (const char *)part.p, part.n)))
+            rc = err_memory(e, "tensors");
+    return rc;
+}
+
 int bind_open(binder **out, program *p, spec *s, config_eval *values, const ckpt *c, weight_policy *policy, err *e)
 {
     binder *b = mem_zero(1, sizeof *b);
@@ -53,11 +67,10 @@ int bind_open(binder **out, program *p, spec *s, config_eval *values, const ckpt
         mem_free(b);
         return err_memory(e, "tensors");
     }
-    const char *prefix = spec_text(s, "tensors", "prefix");
-    span rest = prefix ? span_str(prefix) : (span){0}, part;
-    while (split_next(&rest, '|', &part) && b->n_prefix < PREFIX_MAX) b->prefix[b->n_prefix++] = part;
-    *out = b;
-    return OK;
+    int rc = find_prefixes(b, e);
+    if (rc) bind_close(b);
+    else *out = b;
+    return rc;
 }
 
 void bind_close(binder *b)
@@ -77,10 +90,11 @@ static bool source_fits(const binder *b, const char *source)
 }
 
 /* prefix + name + suffix in the checkpoint. */
-static const ckpt_entry *entry_named(const binder *b, span prefix, const char *name, size_t n, const char *suffix)
+static const ckpt_entry *entry_named(const binder *b, const char *prefix, const char *name, size_t n,
+                                     const char *suffix)
 {
     char full[1024 + 64];
-    int len = snprintf(full, sizeof full, "%.*s%.*s%s", (int)prefix.n, (const char *)prefix.p, (int)n, name, suffix);
+    int len = snprintf(full, sizeof full, "%s%.*s%s", prefix, (int)n, name, suffix);
     return len > 0 && (size_t)len < sizeof full ? ckpt_find(b->c, full) : NULL;
 }
 
@@ -91,8 +105,8 @@ static const ckpt_entry *find_entry(const binder *b, const char *name, bool bias
     size_t n = strlen(name);
     bool full = n > 7 && strcmp(name + n - 7, ".weight") == 0;
     if (bias && full) n -= 7;
-    for (int k = 0; k <= b->n_prefix; k++) {
-        span prefix = k < b->n_prefix ? b->prefix[k] : (span){(const uint8_t *)"", 0};
+    for (size_t k = 0; k <= b->n_prefix; k++) {
+        const char *prefix = k < b->n_prefix ? b->prefix[k] : "";
         const ckpt_entry *t = bias ? NULL : entry_named(b, prefix, name, n, "");
         if (!t) t = entry_named(b, prefix, name, n, bias ? ".bias" : ".weight");
         if (!t) t = entry_named(b, prefix, name, n, bias ? ".beta" : ".gamma");
@@ -134,7 +148,7 @@ static int find_named(binder *b, const recipe *how, bool bias, const char *where
 static const char *likely_name(binder *b, const recipe *how, bool derived)
 {
     char stack[600];
-    span prefix = b->n_prefix && !*how->source ? b->prefix[0] : (span){(const uint8_t *)"", 0};
+    const char *prefix = b->n_prefix && !*how->source ? b->prefix[0] : "";
     const char *name = how->name, *end = derived ? ".bias" : ".weight";
     if (how->tail) {
         snprintf(stack, sizeof stack, "%s%" PRId64 "%s", how->name, how->from, how->tail);
@@ -143,7 +157,7 @@ static const char *likely_name(binder *b, const recipe *how, bool derived)
     size_t n = strlen(name);
     if (derived && str_ends(name, ".weight")) n -= strlen(".weight");
     else if (str_ends(name, end) || str_ends(name, ".bias")) end = "";
-    return arena_printf(&b->mem, "%.*s%.*s%s", (int)prefix.n, (const char *)prefix.p, (int)n, name, end);
+    return arena_printf(&b->mem, "%s%.*s%s", prefix, (int)n, name, end);
 }
 
 void bind_key(char *to, size_t cap, const char *slot, int layer, const char *number)
@@ -311,7 +325,7 @@ static const ckpt_entry *find_beside(const binder *b, const ckpt_entry *t, const
 {
     size_t n = strlen(t->name);
     bool can = ckpt_has_factors(b->c) && str_ends(t->name, ".weight");
-    return can ? entry_named(b, (span){(const uint8_t *)"", 0}, t->name, n - strlen(".weight"), what) : NULL;
+    return can ? entry_named(b, "", t->name, n - strlen(".weight"), what) : NULL;
 }
 
 static bool has_factors_apart(const binder *b, const ckpt_entry *t)
@@ -563,6 +577,8 @@ int bind_weight(binder *b, const bind_want *w, ref *out, err *e)
     int rc = find_slot(b, w->slot, w->layer, w->bias, &f, e);
     if (rc) return rc;
     if (!f.entry) return w->optional ? OK : missing(b, w, &f, e);
+    const shape *s = &f.entry->dims;
+    if (f.how.fit && w->cols != 0) f.how.transpose = s->rank > 0 && s->dim[s->rank - 1] != w->cols;
     return make_weight(b, w, &f, name, out, e);
 }
 
@@ -603,7 +619,7 @@ static int ignored(binder *b, const char *name, bool *yes, err *e)
 {
     const spec_row *row = spec_find(b->s, "tensors", "ignore");
     span rest = row ? span_str(row->text) : (span){0}, part;
-    *yes = false;
+    *yes = wrapped_is_tower(name, b->prefix, b->n_wrapped);
     while (!*yes && split_next(&rest, '|', &part)) {
         recipe how;
         int rc = part.n ? recipe_parse(&how, b->values, &b->mem, part, OUTSIDE, row->where, e) : OK;

@@ -6,6 +6,7 @@
  * in front (gguf:, llama2c:) restricts a name to checkpoints of that format. In brackets after a name: what is done to
  * its values:
  *     transpose                  the file holds [in, out] (Conv1D)
+ *     fit                        transpose where its last axis is not as long as a row
  *     rope_pairs                 heads lie in the order of neighbour rotation; ours is halves
  *     rows A .. B                rows A to B-1 of a fused tensor
  *     every S take L at O        rows O to O+L-1 of every S rows: fused q, k, v by head or by group

@@ -10,6 +10,7 @@ typedef struct recipe {
     const char *name;   /* with {i} filled in */
     const char *tail;   /* of a stack of tensors, name + number + tail for from <= number < to; NULL: one tensor */
     int64_t from, to;
+    bool fit; /* transpose follows from the shape */
     bool transpose, rope_pairs, normalize_rows, sliced;
     bool conv1d;                 /* and transpose: written with an axis of one between rows and columns */
     bool flat, bare;             /* for exports: a stack without an axis of its own; a name without .weight */

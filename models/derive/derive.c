@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "models/arch.h"
+#include "models/compile/wrapped.h"
 #include "models/derive/derive_fit.h"
 #include "models/derive/derive_write.h"
 #include "models/spec/spec_load.h"
@@ -33,11 +34,16 @@ static void write_start(const ckpt *c, const char *base, buf *unread, buf *out)
 static int find_unread(ckpt *c, const char *base, buf *keys, err *e)
 {
     spec *s;
+    json *text = NULL;
     int rc = spec_load_builtin(&s, base, e);
     if (rc) return rc;
-    if (!ckpt_keys_have_arch(c)) derive_unread(s, ckpt_config(c), keys);
+    if (!ckpt_keys_have_arch(c)) {
+        rc = wrapped_config(&text, s, ckpt_config(c), e);
+        derive_unread(s, text ? text : ckpt_config(c), keys);
+    }
+    json_free(text);
     spec_free(s);
-    return OK;
+    return rc;
 }
 
 static bool same_program(const family_fit *a, const family_fit *b) { return !memcmp(a->hash, b->hash, sizeof a->hash); }

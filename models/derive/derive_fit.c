@@ -5,6 +5,7 @@
 #include "models/compile/build.h"
 #include "models/compile/module.h"
 #include "models/compile/spec_unread.h"
+#include "models/compile/wrapped.h"
 #include "models/derive/derive_write.h"
 #include "models/spec/spec_split.h"
 #include "models/spec/spec_load.h"
@@ -159,6 +160,7 @@ static int build_once(ckpt *c, spec *s, uint8_t hash[SHA256_BYTES], uint32_t *we
 bool derive_builds(ckpt *c, span text, bool judged, buf *unread, char *why, size_t cap)
 {
     buf unknown = {0};
+    json *text_config = NULL;
     spec *s;
     config_sources from;
     uint8_t hash[SHA256_BYTES];
@@ -167,11 +169,14 @@ bool derive_builds(ckpt *c, span text, bool judged, buf *unread, char *why, size
     int rc = spec_parse(&s, text, "derived.ini", "", NULL, &e);
     if (!rc) {
         rc = build_sources(&from, c, NULL, &e);
+        if (!rc) rc = wrapped_config(&text_config, s, from.hf, &e);
+        if (text_config) from.hf = text_config;
         if (!rc) rc = build_once(c, s, hash, &weights, &from, &e);
         derive_unread(s, from.hf, unread);
         if (!rc && judged)
             rc = spec_judge_keys(s, &(judged_keys){.config = from.hf, .source = "hf"}, NULL, &unknown, &e);
         buf_free(&unknown);
+        json_free(text_config);
         spec_free(s);
     }
     snprintf(why, cap, "%s", e.msg);

@@ -6,6 +6,7 @@
 #include "models/compile/bind.h"
 #include "models/arch.h"
 #include "models/compile/build.h"
+#include "models/compile/wrapped.h"
 #include "models/export/export_state.h"
 #include "tensor/quant.h"
 #include "tensor/panel.h"
@@ -84,7 +85,13 @@ static int copy_tensors(exporter *x)
 static int copy_config(exporter *x)
 {
     if (!(x->config = json_new_object())) return export_oom(x);
-    for (const json *m = json_first(x->family ? x->family_config : ckpt_config(x->m->weights)); m; m = json_next(m)) {
+    if (x->family_text) {
+        json *classes = json_add_array(x->config, "architectures");
+        if (!json_add_str(classes, NULL, x->arch)) return export_oom(x);
+    }
+    const json *from = x->family_text ? x->family_text : x->family ? x->family_config : ckpt_config(x->m->weights);
+    for (const json *m = json_first(from); m; m = json_next(m)) {
+        if (json_get(x->config, json_key(m))) continue;
         bool of_type = strcmp(json_key(m), "torch_dtype") == 0 || strcmp(json_key(m), "dtype") == 0;
         if (of_type && (x->type != DTYPE_NONE || x->family)) continue;
         if (!json_add_copy(x->config, json_key(m), m)) return export_oom(x);
@@ -146,6 +153,8 @@ static int open_family(exporter *x)
     int rc = arch_find(c, config, name, sizeof name, x->e);
     if (!rc) rc = spec_load_builtin(&x->family, name, x->e);
     if (!rc) rc = build_sources(&from, x->m->weights, config, x->e);
+    if (!rc) rc = wrapped_config(&x->family_text, x->family, from.hf, x->e);
+    if (x->family_text) from.hf = x->family_text;
     if (!rc) rc = config_open(&x->family_values, x->family, &from, x->e);
     if (rc) return rc;
     x->family_config = config;
@@ -209,6 +218,7 @@ void export_close(exporter *x)
     mem_free(x->whole);
     bind_close(x->trained);
     config_close(x->family_values);
+    json_free(x->family_text);
     spec_free(x->family);
     spec_free(x->base);
     json_free(x->config);

@@ -13,6 +13,7 @@ struct exporter {
     spec *family; /* owned; of a quantized file: the built-in spec of its config.json; or NULL */
     config_eval *family_values; /* owned; the values of family */
     const json *family_config;
+    json *family_text; /* owned; what the family reads of it, where it holds a text model and others; or NULL */
     const char *arch, *model_type; /* the container's names of the model */
     export_kind kind;
     dtype type;

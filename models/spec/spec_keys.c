@@ -12,6 +12,8 @@ static const param model_rows[] = {
     TEXT("base", "NAME", "spec to start from: a built-in one by name, or a file (.ini, .json)"),
     TEXT("path", "PATH", "the model: folder, .safetensors, .bin/.pt, .gguf or llama2.c file; relative to this spec"),
     TEXT("config", "FILE", "JSON file that stands in for the checkpoint's config.json; relative to this spec"),
+    TEXT("root", "NAME",
+         "object of config.json that holds the text model's keys, where it has it (default: text_config)"),
     TEXT("format", "NAME", "what the checkpoint must be: safetensors, pickle, gguf or llama2c"),
     TEXT("name", "NAME", "name of the model in answers (default: of the spec or the path)"),
     TEXT("arch", "A, B",

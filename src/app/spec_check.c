@@ -7,6 +7,7 @@
 #include "models/compile/spec_unknown.h"
 #include "models/compile/spec_unread.h"
 #include "models/compile/spec_unused.h"
+#include "models/compile/wrapped.h"
 #include "models/model.h"
 #include "models/spec/spec_load.h"
 
@@ -22,6 +23,17 @@ typedef struct checked {
 static const json *config_of(const checked *c)
 {
     return c->config ? c->config : c->weights && !ckpt_keys_have_arch(c->weights) ? ckpt_config(c->weights) : NULL;
+}
+
+/* Goes into the part of the configuration that the spec reads. */
+static int enter_root(checked *c, err *e)
+{
+    json *text = NULL;
+    int rc = c->s ? wrapped_config(&text, c->s, config_of(c), e) : OK;
+    if (!text) return rc;
+    json_free(c->config);
+    c->config = text;
+    return OK;
 }
 
 /* The file over the built-in spec of its model, where it needs one. */
@@ -68,6 +80,7 @@ int spec_check(const char *path, const char *model_path, const char *ignored, bu
     checked c = {0};
     buf unread = {0};
     int rc = load_spec(&c, path, model_path, e);
+    if (!rc) rc = enter_root(&c, e);
     if (!rc) rc = settings_check(c.s, e);
     if (!rc && spec_find(c.s, "network", "block")) rc = spec_check_unused(c.s, e);
     bool has_model = c.s && (model_path || spec_text(c.s, "model", "path"));

@@ -5,6 +5,7 @@
     oracle.py make [NAME...]            generate models and expected results (default: all) into --out
     oracle.py files [NAME...]           the same models in other containers: pickle, shards, f16, bf16, GGUF
     oracle.py vectors [NAME...]         the small models committed in tests/vectors
+    oracle.py wrappers [NAME...]        text models inside others: LLaVA, Gemma 3, Qwen3-VL and all of their form
     oracle.py beams                     beam search on some of those, into tests/vectors/beams.json
     oracle.py check [NAME...]           the engine against all of them (made first where they are missing)
     oracle.py exports [NAME...]         GGUF files exported to Hugging Face's form, read by transformers
@@ -63,13 +64,20 @@ def cmd_files(args):
 
 def cmd_vectors(args):
     from oracle_vectors import ENCODERS, write_vector, write_readme
-    total = 0
+    from oracle_wrappers import write_vectors
+    total = 0 if args.names else write_vectors(args.vectors)
     for name in chosen(args.names or [n for n in CASES if not CASES[n].auto or n in ENCODERS]):
         size, margin = write_vector(name, args.vectors)
         total += size
         print(f"{name:20s} {size:7d} bytes, smallest greedy margin {margin:.3f}", flush=True)
     write_readme(args.vectors)
     print(f"{total} bytes")
+
+
+def cmd_wrappers(args):
+    from oracle_wrappers import report, wrappers
+    names = [n for n in wrappers() if not args.names or any(fnmatch.fnmatch(n, w) for w in args.names)]
+    return 1 if report(args.binary, names) else 0
 
 
 def cmd_beams(args):
@@ -139,6 +147,7 @@ def main():
     for name, run, text in (("list", cmd_list, "print the cases"), ("make", cmd_make, "generate models and results"),
                             ("files", cmd_files, "write the models in other containers"),
                             ("vectors", cmd_vectors, "write the models that are committed"),
+                            ("wrappers", cmd_wrappers, "compare text models inside others"),
                             ("beams", cmd_beams, "write what beam search gives on committed models"),
                             ("check", cmd_check, "compare the engine with them"),
                             ("exports", cmd_exports, "export GGUF files, read the result with transformers"),
