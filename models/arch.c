@@ -18,14 +18,19 @@ const char *arch_name(const ckpt *c, const json *config)
     return json_str(json_first(json_get(j, "architectures")), json_str(json_get(j, "model_type"), "unknown"));
 }
 
-/* "Qwen2Model" is the network of "Qwen2ForCausalLM" without its head. */
+/* "Qwen2Model" and "Qwen2ForTokenClassification" are the network of "Qwen2ForCausalLM" without a head, and with another
+ * one. */
 static bool is_body(span listed, const char *name)
 {
-    const size_t n = strlen(name);
-    if (n <= 5 || strcmp(name + n - 5, "Model") != 0 || listed.n <= n - 5 || memcmp(listed.p, name, n - 5) != 0)
-        return false;
-    const span rest = span_of(listed.p + n - 5, listed.n - (n - 5));
-    return span_starts(rest, "For") || span_is(rest, "LMHeadModel") || span_is(rest, "MTModel");
+    static const char *const ends[] = {"ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering",
+                                       "Model"};
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends && !n; i++)
+        if (str_ends(name, ends[i])) n = strlen(name) - strlen(ends[i]);
+    if (!n || listed.n <= n || memcmp(listed.p, name, n) != 0) return false;
+    const span rest = span_of(listed.p + n, listed.n - n);
+    return span_starts(rest, "For") || span_is(rest, "Model") || span_is(rest, "LMHeadModel") ||
+           span_is(rest, "MTModel");
 }
 
 /* "expert_count": whether the file has NAME.expert_count above zero; "expert_count=2": whether it is 2 (absent: 0). */

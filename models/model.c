@@ -12,6 +12,7 @@
 #include "models/compile/build.h"
 #include "models/compile/spec_unread.h"
 #include "models/compile/wrapped.h"
+#include "models/heads.h"
 #include "models/spec_show.h"
 #include "models/spec/spec_file.h"
 #include "models/spec/spec_load.h"
@@ -293,6 +294,7 @@ static int fill_model(opened *o, const model_options *opt, err *e)
     if (!rc) rc = enter_root(o, e);
     if (!rc) rc = check_quantized(o, e);
     if (!rc) rc = build_sources(&from, m->weights, o->config, e);
+    if (!rc) rc = heads_apply(m->resolved, m->weights, from.hf, e);
     if (!rc) rc = pooling_read(&m->texts, m->weights, e);
     if (!rc) rc = pooling_apply(m->resolved, &m->texts, opt->pooling, opt->normalize, e);
     if (!rc && (rc = config_open(&o->values, m->resolved, &from, e))) return name_values(o, e);

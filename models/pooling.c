@@ -36,6 +36,17 @@ static int read_pooling(pooling *p, ckpt *c, const char *folder, err *e)
     return OK;
 }
 
+/* What a GGUF file says, in words: llama.cpp numbers them. 0: nothing, and 4: a head scores texts (heads.c). */
+static void read_own(pooling *p, const ckpt *c)
+{
+    static const char *const how[] = {NULL, "mean", "cls", "last", NULL};
+    char key[160];
+    snprintf(key, sizeof key, "%.120s.pooling_type", ckpt_arch(c));
+    const int64_t type = json_int(json_get(ckpt_config(c), key), 0);
+    if (type >= 0 && type < (int64_t)(sizeof how / sizeof *how)) p->how = how[type];
+    else p->unsupported_module = "a pooling_type that is none of 0 to 4";
+}
+
 static int read_side(pooling *p, ckpt *c, err *e)
 {
     const json *j = ckpt_side_json(c, "sentence_bert_config.json", e);
@@ -52,6 +63,7 @@ int pooling_read(pooling *out, ckpt *c, err *e)
 {
     err own = {0};
     *out = (pooling){0};
+    if (ckpt_describes_itself(c) && ckpt_keys_have_arch(c)) read_own(out, c);
     const json *modules = ckpt_side_json(c, "modules.json", &own);
     out->found = json_type(modules) == JSON_ARRAY;
     for (const json *m = out->found ? json_first(modules) : NULL; m && !own.code; m = json_next(m)) {
@@ -78,11 +90,15 @@ int pooling_apply(spec *s, const pooling *p, const char *how, const char *normal
 {
     const char *type = spec_text(s, "network", "type");
     bool encoder = type && strcmp(type, "encoder_only") == 0;
-    bool said = how || normalize || p->how || spec_find(s, "config", "pooling") || spec_find(s, "network", "pooled");
+    const char *output = spec_text(s, "network", "output");
+    const bool bare = output && strcmp(output, "states") == 0; /* a class without a head is there for its states */
+    bool said = bare || how || normalize || p->how || spec_find(s, "config", "pooling") ||
+                spec_find(s, "network", "pooled");
     int rc = OK;
     if (!encoder && !said) return OK;
     if (how || p->how) rc = put_key(s, "pooling", how ? how : p->how, how != NULL, e);
-    else if (!spec_find(s, "config", "pooling")) rc = put_key(s, "pooling", encoder ? "mean" : "last", false, e);
+    else if (!spec_find(s, "config", "pooling"))
+        rc = put_key(s, "pooling", encoder ? "mean" : "(causal | true) ? last : mean", false, e);
     if (!rc && normalize) rc = put_key(s, "normalize", strcmp(normalize, "on") == 0 ? "true" : "false", true, e);
     else if (!rc && p->found) rc = put_key(s, "normalize", p->normalize ? "true" : "false", false, e);
     else if (!rc && !spec_find(s, "config", "normalize")) rc = put_key(s, "normalize", "true", false, e);

@@ -1,6 +1,6 @@
 /* pooling.h - how the rows of a text become one vector, by the files of sentence-transformers beside the weights
- * (modules.json and the folders it names) and by the command line. Both become names of [config], `pooling` and
- * `normalize`, and the formula `pooled` where the spec has none of its own. */
+ * (modules.json and the folders it names), by a GGUF file's pooling_type, and by the command line. Both become names of
+ * [config], `pooling` and `normalize`, and the formula `pooled` where the spec has none of its own. */
 #pragma once
 #include "io/ckpt.h"
 
@@ -22,6 +22,6 @@ typedef struct pooling {
 int pooling_read(pooling *out, ckpt *c, err *e);
 
 /* Writes pooling and normalization into the spec, from the strongest source that has them: `how` and `normalize` ("on",
- * "off") of the command line (NULL: not given), the spec's own file, `p`, the family; else the mean, of unit length. A
- * decoder stays as it is where command line, spec and files say nothing. */
+ * "off") of the command line (NULL: not given), the spec's own file, `p`, the family; else the mean, of unit length; of
+ * decoders the last row. A decoder with a head stays as it is where command line, spec and files say nothing. */
 int pooling_apply(spec *s, const pooling *p, const char *how, const char *normalize, err *e);

@@ -288,6 +288,26 @@ static void pooled_rows(void **unused)
         }
 }
 
+/* The last row that is no padding; the first where all are. */
+static void padded_rows(void **unused)
+{
+    (void)unused;
+    enum { PAD = 7, DIM = 37 };
+    static const int rows[] = {4, 3, 2}, last[] = {3, 2, 1}, want[] = {1, 4, 8};
+    rig g;
+    rig_open(&g, 60000);
+    rig_sequences(&g, 3, rows, last);
+    g.st.tok.token = (int32_t[]){PAD, 3, PAD, PAD, PAD, PAD, PAD, PAD, 5};
+    g.st.pool = (int32_t[]){0, 1, 2};
+    g.st.n[AXIS_SEQ] = 3;
+    op o = {.kind = OP_POOL, .in = {rig_act(&g, DIM)}, .out = rig_act(&g, DIM), .u.pool = {POOL_LAST, PAD + 1}};
+    g.t[o.out].axis = AXIS_SEQ;
+    rig_same(&g, &o, "pool without padding");
+    for (int i = 0; i < 3; i++)
+        assert_memory_equal(rig_at(&g, o.out) + i * DIM, rig_at(&g, o.in[0]) + want[i] * DIM, DIM * sizeof(float));
+    rig_close(&g);
+}
+
 /* ---- keys, values, attention */
 
 typedef struct attn_case {
@@ -715,6 +735,7 @@ int main(void)
         cmocka_unit_test(embed_and_take_out),
         cmocka_unit_test(columns_are_copied),
         cmocka_unit_test(pooled_rows),
+        cmocka_unit_test(padded_rows),
         cmocka_unit_test(attention_equals_the_reference),
         cmocka_unit_test(attention_ignores_what_it_does_not_see),
         cmocka_unit_test(greatest_sums),

@@ -1,22 +1,22 @@
 /* t_models_encoders.c - every family of encoders against transformers: the tiny models of tests/vectors/encoders
  * (tools/oracle/oracle.py vectors), and two trained ones where the shared data is.
  *
- * Compared are logits of a masked-language head; or scores of a classifier; or mean-pooled vectors of texts of several
- * lengths and the last hidden states. The same bits come over two segments, one text at a time, and by the spec that
- * `spec show` prints. */
+ * Compared are logits of a masked-language head, labels of tokens, or starts and ends of answers; or scores of a
+ * classifier; or pooled vectors of texts of several lengths and the last hidden states. The same bits
+ * come over two segments, one text at a time, and by the spec that `spec show` prints. */
 #include "measure/evaluate.h"
 #include "measure/embedding.h"
 
 #include "rows_rig.h"
 
-enum { TEXTS_MAX = 8, FAMILIES_MIN = 32 };
+enum { TEXTS_MAX = 8, FAMILIES_MIN = 48 };
 static const char *const root = "tests/vectors/encoders";
 
 typedef struct expected {
     json *file;
     int32_t ids[IDS_MAX], types[IDS_MAX];
     size_t n_ids, lengths[TEXTS_MAX], n_texts;
-    bool masked, scored; /* else bare */
+    bool masked, scored; /* rows of tokens; of texts; else bare */
     double tolerance;
 } expected;
 
@@ -32,7 +32,8 @@ static void expected_read(expected *x, const char *folder)
     assert_int_equal(read_ids(json_get(x->file, "types"), x->types, IDS_MAX), x->n_ids);
     x->n_texts = read_ids(json_get(x->file, "lengths"), lengths, TEXTS_MAX);
     for (size_t i = 0; i < x->n_texts; i++) x->lengths[i] = (size_t)lengths[i];
-    x->masked = strcmp(what, "AutoModelForMaskedLM") == 0;
+    x->masked = strcmp(what, "AutoModelForMaskedLM") == 0 || strcmp(what, "AutoModelForTokenClassification") == 0 ||
+                strcmp(what, "AutoModelForQuestionAnswering") == 0 || strcmp(what, "AutoModelForCausalLM") == 0;
     x->scored = strcmp(what, "AutoModelForSequenceClassification") == 0;
     x->tolerance = json_num(json_get(x->file, "tolerance"), 0);
     assert_true(x->n_ids >= 64 && x->tolerance > 0);
@@ -55,7 +56,7 @@ static table result_of(engine *g, const expected *x)
 {
     err e = {0};
     const engine_info *i = engine_describe(g);
-    table t = table_new(x->masked ? i->n_vocab : x->scored ? i->n_score : i->n_pooled, IDS_MAX + TEXTS_MAX);
+    table t = table_new(x->masked ? engine_width(g, -1) : x->scored ? i->n_score : i->n_pooled, IDS_MAX + TEXTS_MAX);
     if (!x->masked) run_texts(g, x, &t);
     if (!x->scored) assert_ok(engine_eval(g, x->ids, x->n_ids, x->masked ? -1 : i->n_layer, keep_rows, &t, &e), &e);
     engine_close(g);

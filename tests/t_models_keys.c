@@ -121,7 +121,6 @@ static void lost_keys_are_refused(void **unused)
                {"\"logit_scale\":1", NULL, ""},
                {"\"layer_rope_theta\":[1,2]", NULL, REFUSED("layer_rope_theta ([1,2])")},
                /* the list says so */
-               {"\"is_causal\":false", NULL, REFUSED("is_causal (false)")},
                {"\"use_bidirectional_attention\":true", NULL, REFUSED("use_bidirectional_attention (true)")},
                {"\"is_encoder_decoder\":true", NULL, REFUSED("is_encoder_decoder (true)")},
                /* inside an object of which something is read */
@@ -137,6 +136,9 @@ static void lost_keys_are_refused(void **unused)
     }
     /* a spec that reads nothing of the file stands alone */
     assert_string_equal(judge_text("llama", "{\"sliding_window\":7}", NULL, NULL), "");
+    /* llama.ini reads it, gpt2.ini does not */
+    assert_string_equal(judge_text("llama", "{\"hidden_size\":8,\"is_causal\":false}", NULL, NULL), "");
+    assert_true(strstr(judge_text("gpt2", "{\"n_embd\":8,\"is_causal\":false}", NULL, NULL), "is_causal (false)"));
     /* a line of a base that the spec replaced is not read */
     assert_true(strstr(judge_text("cohere", "{\"hidden_size\":8,\"rms_norm_eps\":1e-3}", NULL, NULL), "rms_norm_eps"));
 }
@@ -151,11 +153,10 @@ static void keys_of_gguf(void **unused)
          "\"gpt2\","
          "\"llama.attention.causal\":true,\"llama.rope.dimension_count\":8,\"quantize.imatrix.file\":\"f\"",
          ""},
-        {"\"llama.block_count\":2,\"llama.attention.causal\":false", REFUSED("attention.causal (false)")},
+        {"\"llama.block_count\":2,\"llama.attention.causal\":false,\"llama.pooling_type\":2", ""},
         {"\"llama.block_count\":2,\"llama.rope.scale_linear\":2", REFUSED("rope.scale_linear (2)")},
         {"\"llama.block_count\":2,\"llama.logit_scale\":0.25", REFUSED("logit_scale (0.25)")},
         {"\"llama.block_count\":2,\"llama.attention.sliding_window\":5", REFUSED("attention.sliding_window (5)")},
-        {"\"llama.block_count\":2,\"llama.pooling_type\":2", REFUSED("pooling_type (2)")},
         {"\"llama.block_count\":2,\"llama.something\":5", "something (5)"}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         char config[600];

@@ -15,8 +15,8 @@ typedef struct change {
 
 static const change changes[] = {
     {"llava", "", "", NULL},
-    {"llava", "s/^ \"tie_word_embeddings\": false/ \"is_causal\": false/", "", NULL},
-    {"llava", "s/\"pretraining_tp\": 1/\"is_causal\": false/", "", "is_causal"},
+    {"llava", "s/^ \"tie_word_embeddings\": false/ \"use_bidirectional_attention\": true/", "", NULL},
+    {"llava", "s/\"pretraining_tp\": 1/\"use_bidirectional_attention\": true/", "", "use_bidirectional_attention"},
     {"llava", "s/\"architectures\"/\"classes\"/", "", NULL},
     {"llava", "s/ForConditionalGeneration/ForSequenceClassification/", "", "'LlavaForSequenceClassification'"},
     {"llava", "s/\"model_type\": \"llama\"/\"model_type\": \"unheard\"/", "", "'LlavaForConditionalGeneration'"},

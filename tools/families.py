@@ -33,6 +33,12 @@ parameters**, each of them drawn anew, in the containers that the family comes i
 |---|---|---|
 """
 TAIL = """
+## Heads
+
+A class is found by its family: `XForSequenceClassification` gives scores of texts (`embed --scores`; a decoder reads the last token that is no
+padding), `XForTokenClassification` and `XForQuestionAnswering` a row for each token (`eval logits`: labels, or start and end), `XModel` states and
+vectors (`eval hidden`, `embed`). Decoders with `is_causal: false`, and Gemma 3 with `use_bidirectional_attention: true` (EmbeddingGemma), see later tokens.
+
 ## Under another family's name
 
 Falcon 3, DeepSeek LLM, SmolLM 1 and 2 and today's Yi are Llama; Qwen 1.5 and 2.5 are Qwen2; Phi-1.5 and 2 are Phi; Phi-3.5-mini, Phi-4 and Phi-4-mini are Phi-3; Kimi K2,

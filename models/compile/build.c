@@ -104,8 +104,17 @@ static int same_width(builder *b, const char *what, ref x)
                    (long long)builder_width(b, x), (long long)b->dim);
 }
 
+static bool output_is(const builder *b, const char *word)
+{
+    const char *output = spec_text(b->s, "network", "output");
+    return output && strcmp(output, word) == 0;
+}
+
 /* Whether `final` is computed for all rows, not only those that need logits. */
-static bool all_rows(const builder *b) { return b->bidirectional || spec_find(b->s, "network", "pooled"); }
+static bool all_rows(const builder *b)
+{
+    return b->bidirectional || spec_find(b->s, "network", "pooled") || output_is(b, "scores") || output_is(b, "states");
+}
 
 static int build_layers(builder *b, int layers)
 {
@@ -140,19 +149,46 @@ static int64_t table_rows(const program *p)
     return 0;
 }
 
+/* Whether a decoder without the head of its class has logits all the same: by a matrix of its own, or by its token
+ * table where the configuration says so. */
+static int has_logits(builder *b, bool *out)
+{
+    value tied;
+    int rc = bind_has(b->bind, "head", OUTSIDE, out, b->e);
+    if (!rc && !*out) rc = config_name(b->values, "tied", OUTSIDE, &tied, b->e);
+    if (!rc && !*out) *out = tied.kind == VALUE_BOOL && tied.number != 0;
+    return rc;
+}
+
+/* The formula whose rows are asked for by token: `logits`, `labels`, or NULL. */
+static int head_formula(builder *b, const char **out)
+{
+    bool has = true;
+    int rc = OK;
+    const bool states = output_is(b, "states"), encoder = b->bidirectional && !b->uncausal;
+    *out = output_is(b, "labels") ? "labels" : "logits";
+    if (output_is(b, "scores") || (encoder && !formula_of(b, *out))) has = false;
+    else if (b->uncausal ? !output_is(b, "labels") : states && !encoder && !b->memory) rc = has_logits(b, &has);
+    if (!has) *out = NULL;
+    if (!rc && output_is(b, "labels") && !formula_of(b, "labels"))
+        return err_set(b->e, ERR_SPEC,
+                       "%s: [network] has no formula `labels`, which classes for tokens and answers need", b->s->file);
+    return rc;
+}
+
 static int build_head(builder *b)
 {
     program *p = b->prog;
     ref x = p->entries[ENTRY_DEC].out, out;
     bool ready = all_rows(b);
     uint32_t op0 = p->n_op;
-    if (b->bidirectional && !formula_of(b, "logits")) return p->vocab = table_rows(p), OK;
+    const char *key;
+    int rc = head_formula(b, &key);
+    if (rc || !key) return p->vocab = table_rows(p), rc;
     op take = {.kind = OP_TAKE_OUT, .in = {x}};
     out = builder_op(b, take, "out", NULL, x, builder_width(b, x));
     if (out && !ready) p->hidden[p->n_layer] = out = run_formula(b, "final", "x", out, "final");
-    if (out)
-        out = b->bidirectional ? run_optional(b, "logits", "0", out, "logits")
-                               : run_formula(b, "logits", "head(x)", out, "logits");
+    if (out) out = b->bidirectional ? run_optional(b, key, "0", out, key) : run_formula(b, key, "head(x)", out, key);
     if (!out && b->e->code) return b->e->code;
     if (out) {
         p->entries[ENTRY_HEAD].op0 = op0;
@@ -160,7 +196,8 @@ static int build_head(builder *b)
         p->entries[ENTRY_HEAD].in = x;
         p->entries[ENTRY_HEAD].out = out;
     }
-    p->vocab = out ? builder_width(b, out) : table_rows(p);
+    p->labels = out && output_is(b, "labels");
+    p->vocab = out && !p->labels ? builder_width(b, out) : table_rows(p);
     return OK;
 }
 
@@ -170,8 +207,16 @@ static int build_pooled(builder *b, const char *key, int entry)
     program *p = b->prog;
     ref x = p->entries[ENTRY_DEC].out;
     uint32_t op0 = p->n_op;
-    if (!formula_of(b, key)) return OK;
+    const bool scores = entry == ENTRY_SCORES, asked = scores && output_is(b, "scores");
+    const bool encoder = b->bidirectional && !b->uncausal;
+    if (asked && !formula_of(b, key))
+        return err_set(b->e, ERR_SPEC, "%s: [network] has no formula `scores`, which classes for texts need",
+                       b->s->file);
+    if (!formula_of(b, key) || (scores && !asked && (!encoder || output_is(b, "labels")))) return OK;
     ref out = run_optional(b, key, NULL, x, key);
+    if (!out && !b->e->code && asked)
+        err_set(b->e, ERR_SPEC, "%s: the class is one for texts, but the file has no head that scores them",
+                b->s->file);
     if (!out) return b->e->code;
     if (p->tensors[out].axis != AXIS_SEQ)
         return err_set(b->e, ERR_SPEC, "%s: %s gives a row for each token: pool(x) makes one of them", b->s->file, key);
@@ -182,12 +227,28 @@ static int build_pooled(builder *b, const char *key, int entry)
     return OK;
 }
 
+static int read_output(const builder *b, err *e)
+{
+    static const char *const words[] = {"logits", "labels", "scores", "states"};
+    const spec_row *r = spec_find(b->s, "network", "output");
+    bool known = !r;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) known = known || strcmp(r->text, words[i]) == 0;
+    return known ? OK
+                 : err_set(e, ERR_SPEC, "%s: output '%s' is not one of logits, labels, scores, states", r->where,
+                           r->text);
+}
+
 static int read_type(builder *b, bool *has_encoder, err *e)
 {
     const spec_row *r = spec_find(b->s, "network", "type");
+    value causal;
+    int rc = config_name(b->values, "causal", OUTSIDE, &causal, e);
+    if (rc) return rc;
     b->bidirectional = r && strcmp(r->text, "encoder_only") == 0;
     *has_encoder = r && strcmp(r->text, "encoder_decoder") == 0;
-    if (!r || b->bidirectional || *has_encoder || strcmp(r->text, "decoder_only") == 0) return OK;
+    b->uncausal = !b->bidirectional && !*has_encoder && causal.kind == VALUE_BOOL && causal.number == 0;
+    if (b->uncausal) b->bidirectional = true;
+    if (!r || b->bidirectional || *has_encoder || strcmp(r->text, "decoder_only") == 0) return read_output(b, e);
     return err_set(e, ERR_SPEC, "%s: type '%s' is not one of decoder_only, encoder_only, encoder_decoder", r->where,
                    r->text);
 }

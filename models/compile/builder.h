@@ -23,6 +23,7 @@ struct builder {
     int ctx;       /* positions that tables are made for */
     bool act_f32;  /* build_options */
     bool bidirectional; /* encoder_only: attention sees later tokens too, unless a slot says otherwise */
+    bool uncausal;      /* a decoder whose name `causal` is false: so it is there, and a window of w reaches w tokens */
     int64_t dim;
     err *e;
 };

@@ -21,7 +21,7 @@ const known_key known_keys[] = {
     /* values that are those of every family which does not read the key */
     {"rope_type", "\"default\"", NULL, "how positions are stretched"},
     {"rope_scaling.type", "\"default\"", NULL, "how positions are stretched"},
-    {"pooling_type", "0", NULL, "how states become one vector"},
+    {"pooling_type", HARMLESS, "read where texts become vectors"},
     {"rope.scaling.type", "\"none\"", NULL, "how positions are stretched"},
     {"rope.scaling.factor", "1", NULL, "how positions are stretched"},
     {"attention.max_alibi_bias", "8", NULL, "slopes of distances"},

@@ -46,7 +46,7 @@ static bool called(const spec *s, const char *path, bool head)
 
 bool spec_name_stays(const spec *s, const char *name, bool recipes)
 {
-    static const char *const own[] = {"layers", "enc_layers", "dim", "positions"};
+    static const char *const own[] = {"layers", "enc_layers", "dim", "positions", "causal"};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (strcmp(name, own[i]) == 0) return true;
     for (size_t i = 0; i < s->n; i++)

@@ -120,6 +120,11 @@ static ref emit_attention(builder *b, const call *c, ref q, ref k, ref v, int he
     int heads = (int)o->heads, kv_heads = (int)(o->kv_heads ? o->kv_heads : o->heads), window = (int)o->window;
     const bool all = strcmp(o->mask, "full") == 0 ||
                      ((b->encoding || b->bidirectional) && strcmp(o->mask, "auto") == 0);
+    if (all && b->uncausal && (o->chunk || o->score.alibi))
+        return err_set(b->e, ERR_SPEC, "%s: with chunks or alibi only earlier tokens are seen: causal must be true",
+                       c->where),
+               0;
+    if (all && b->uncausal && window) window++; /* |i - j| <= window */
     if (o->chunk && !all && (!window || o->chunk < window)) window = (int)o->chunk;
     state s = {.axis = b->prog->tensors[q].axis,
                .heads = kv_heads,

@@ -96,6 +96,9 @@ static ref emit(builder *b, const call *c)
     ref x = c->in[0], key;
     if (strcmp(o->rope.rope, "none") == 0)
         return err_set(b->e, ERR_SPEC, "%s: rope must be neox or interleaved", c->where), 0;
+    if (b->uncausal)
+        return err_set(b->e, ERR_SPEC, "%s: latent attention sees earlier tokens only: causal must be true", c->where),
+               0;
     int table = builder_rope_table(b, c, &o->rope, (int)o->rope_dim);
     ref q = table >= 0 ? queries(b, c, x, table) : 0, kv = q ? latent(b, c, x, table, &key) : 0;
     if (!kv) return 0;

@@ -25,6 +25,9 @@ static const param model_rows[] = {
 };
 static const param network_rows[] = {
     TEXT("type", "KIND", "decoder_only (the default), encoder_only (tokens see later ones too), encoder_decoder"),
+    TEXT("output", "WORD",
+         "the head that is built: logits, labels (for each token), scores (of a text), or states, without a head "
+         "(default: as the name of the class ends, else logits, and scores where there are some)"),
     TEXT("layers", "N", "number of layers (default: layers of [config])"),
     TEXT("enc_layers", "N", "layers of the encoder of an encoder-decoder (default: enc_layers of [config])"),
     TEXT("dim", "N", "width of the hidden state (default: dim of [config])"),
@@ -37,6 +40,8 @@ static const param network_rows[] = {
     TEXT("block", "FORMULA", "one layer, x to x: `x = x + attn(norm.a(x)); x = x + ffn(norm.b(x))`"),
     TEXT("final", "FORMULA", "after the last layer, on rows whose result is wanted: `norm.f(x)` (default: x)"),
     TEXT("logits", "FORMULA", "final state x to logits: `head(x)` (the default); 0: none (the default of encoders)"),
+    TEXT("labels", "FORMULA",
+         "final state x to labels of each token, or the start and end of an answer: `linear.c(x)`; 0: none"),
     TEXT("pooled", "FORMULA", "final state x to one vector for a text: `l2(pool(x))`; 0: none"),
     TEXT("scores", "FORMULA",
          "final state x to what a classification head says of a text: `linear.c(pool.c(x))`; 0: none"),

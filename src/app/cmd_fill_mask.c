@@ -173,6 +173,10 @@ static int run_fill_mask(const invocation *v, err *e)
     int rc = auto_open(&g, &model, e);
     if (rc) return rc;
     f.n_vocab = engine_describe(g)->n_vocab;
+    if (engine_describe(g)->n_label) {
+        engine_close(g);
+        return err_set(e, ERR_USAGE, "this model labels tokens, it fills no masks (eval logits gives the labels)");
+    }
     if (f.top_k > f.n_vocab) f.top_k = f.n_vocab;
     rc = read_prompt(g, o->prompt, &f, e);
     f.best = mem_zero((size_t)f.n_mask * (size_t)f.top_k + 1, sizeof *f.best);

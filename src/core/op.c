@@ -85,6 +85,7 @@ const op_param op_params[] = {
     INT(DISPATCH, dispatch.used, " used="),
     INT(DISPATCH, dispatch.first, " from expert=", SILENT(0)),
     WORD(POOL, pool.how, " ", pool_name),
+    INT(POOL, pool.skip, " skip=", UNLESS(0)),
     INT(JOIN, join.heads, " heads="),
     INT(COLUMNS, columns.from, " from="),
     WORD(COLL, coll.how, " ", coll_name),

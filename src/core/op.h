@@ -175,7 +175,7 @@ typedef struct op {
             float near;                  /* MIXER: share of its size by which a near score is below the best */
         } route;
         struct { int32_t experts, used, first; } dispatch;  /* those here; of a row; experts before them */
-        struct { int32_t how; } pool;                       /* POOL_* */
+        struct { int32_t how, skip; } pool; /* POOL_*; LAST: of the rows whose token is not skip - 1 (0: of all) */
         struct { int32_t heads; } join;
         struct { int32_t from; } columns;
         struct { int32_t how, codes, left; } coll;          /* COLL_*; block of codes that may travel instead, or 0;

@@ -167,11 +167,12 @@ typedef struct program {
     int32_t group_window[GROUP_MAX];
     uint8_t group_axis[GROUP_MAX]; /* AXIS_TOK, AXIS_ENC */
     bool needs_whole_sequence;     /* some row sees later ones: the token rows of a sequence must all be in one step */
+    bool labels;                   /* the head's rows are labels of tokens, not logits over the vocabulary */
     uint32_t n_group;
     uint32_t *cuts; /* ops at which the program can be split: no state is between its write and its read, and one
                        activation lives, the encoder's result (entries[ENTRY_ENC].out) not counted */
     uint32_t n_cut;
-    int64_t dim, vocab; /* width of the hidden state; columns of the logits */
+    int64_t dim, vocab; /* width of the hidden state; number of token ids: columns of the logits, unless labels */
     int32_t n_layer;    /* of the decoder, or of a model that has only one part */
     int32_t n_enc;      /* layers of an encoder in front of a decoder; in ops and tensors they are numbered first */
     int32_t n_used;     /* experts of a token row, the same in all layers: AXIS_EXP = n_used * AXIS_TOK; 0 = none */

@@ -429,7 +429,8 @@ static void describe_pooled(engine_info *i, const model *m)
 {
     const program *p = m->prog;
     ref pooled = p->entries[ENTRY_POOL].out, scores = p->entries[ENTRY_SCORES].out;
-    i->generates = p->entries[ENTRY_HEAD].out && !p->needs_whole_sequence;
+    i->generates = p->entries[ENTRY_HEAD].out && !p->needs_whole_sequence && !p->labels;
+    i->n_label = p->labels ? (int32_t)tensor_count(&p->tensors[p->entries[ENTRY_HEAD].out]) : 0;
     i->n_pooled = pooled ? (int32_t)tensor_count(&p->tensors[pooled]) : 0;
     i->n_score = scores ? (int32_t)tensor_count(&p->tensors[scores]) : 0;
     for (uint32_t k = 0; k < p->n_op; k++)
@@ -466,8 +467,8 @@ static int64_t rows_of_step(const program *p, int64_t preferred)
 static void describe_engine(engine *g, const engine_options *o, int chunk, int sequences)
 {
     const model *m = g->model;
-    bool whole = m->prog->needs_whole_sequence ||
-                 m->prog->entries[ENTRY_POOL].out; /* a step must hold the longest text */
+    bool whole = m->prog->needs_whole_sequence || m->prog->entries[ENTRY_POOL].out ||
+                 m->prog->entries[ENTRY_SCORES].out; /* a step must hold the longest text */
     g->chunk = whole ? m->ctx : o->chunk > 0 ? o->chunk : rows_of_step(m->prog, chunk);
     if (g->chunk > m->ctx) g->chunk = m->ctx;
     g->info = (engine_info){.name = m->name,

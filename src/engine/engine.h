@@ -22,6 +22,7 @@ int engine_open(engine **out, const engine_options *o, err *e);
 void engine_close(engine *g); /* NULL ok; queries that run end with FINISH_CANCELLED */
 
 enum { EOS_MAX = 16 };
+/* All facts of a model that stay the same, in one place: readers want two or three of them, each other ones. */
 typedef struct engine_info {
     const char *name, *arch, *format, *path;
     int32_t n_vocab, dim, n_layer;
@@ -32,7 +33,8 @@ typedef struct engine_info {
     int n_eos;
     int32_t n_enc_vocab;       /* ids that the encoder of an encoder-decoder knows; 0: the model has none */
     int32_t start[4], n_start; /* the decoder's start unless the caller gives another: start and forced ids */
-    bool generates;            /* false: an encoder, which gives vectors, scores or masked words, but no text */
+    bool generates;            /* false: gives vectors, scores, labels or masked words, but no text */
+    int32_t n_label;           /* labels of each token that a head gives instead of logits; 0: none */
     int32_t n_pooled, n_score; /* elements of a text's vector, of its classification scores; 0: none */
     int32_t n_type;            /* token types; 0: tokens have none */
     int32_t embed_tokens;      /* texts to embed are cut to this many tokens; 0: not said */

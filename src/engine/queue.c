@@ -78,8 +78,7 @@ int query_check(const engine *g, const query *q, err *e)
         return err_set(e, ERR_USAGE,
                        "this model gives no embeddings (--pooling mean or last makes some of its states)");
     if (!q->pooled && !g->info.generates)
-        return err_set(e, ERR_USAGE,
-                       "this model is an encoder: it gives embeddings or scores, it does not generate text");
+        return err_set(e, ERR_USAGE, "this model does not generate text: it gives embeddings, scores or labels");
     for (size_t i = 0; q->types && i < q->n_ids; i++)
         if (q->types[i] < 0 || (g->info.n_type && q->types[i] >= g->info.n_type))
             return err_set(e, ERR_USAGE, "token type %d, the model has %d", q->types[i], g->info.n_type);

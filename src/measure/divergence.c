@@ -78,6 +78,8 @@ int divergence_open(divergence **out, engine *tested, engine *reference, err *e)
     *out = NULL;
     if (t->n_enc_vocab || r->n_enc_vocab)
         return err_set(e, ERR_USAGE, "divergence is of models with one input; an encoder-decoder has two");
+    if (t->n_label || r->n_label)
+        return err_set(e, ERR_USAGE, "a model that gives labels, not logits over the vocabulary, is not compared so");
     if (t->n_vocab != r->n_vocab)
         return err_set(e, ERR_USAGE, "the models have different vocabularies: %d tokens, the reference %d", t->n_vocab,
                        r->n_vocab);

@@ -24,7 +24,7 @@ static int run_chunks(engine *g, session *s, const tap *taps, int32_t n_tap, con
                       void *ctx, err *e)
 {
     const program *p = g->prog;
-    const int64_t width = values ? tensor_count(&p->tensors[taps->what]) : g->info.n_vocab;
+    const int64_t width = values ? tensor_count(&p->tensors[taps->what]) : engine_width(g, -1);
     bool again = p->needs_whole_sequence && s->want_all;
     int rc = OK;
     s->want_to = again && s->n_ids > SCORE_ROWS ? SCORE_ROWS : s->n_ids;
@@ -72,7 +72,8 @@ static int check_ids(const engine *g, const int32_t *ids, size_t n, err *e)
 int32_t engine_width(const engine *g, int layer)
 {
     const program *p = g->prog;
-    return layer < 0 ? g->info.n_vocab : (int32_t)tensor_count(&p->tensors[p->hidden[layer]]);
+    return layer < 0 ? (g->info.n_label ? g->info.n_label : g->info.n_vocab)
+                     : (int32_t)tensor_count(&p->tensors[p->hidden[layer]]);
 }
 
 int engine_eval(engine *g, const int32_t *ids, size_t n, int layer, rows_fn on_rows, void *ctx, err *e)

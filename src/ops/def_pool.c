@@ -14,6 +14,14 @@ GPU_CODE static void mean_of(const float *x, int64_t rows, int64_t dim, int n, f
     for (int k = 0; k < n; k++) y[k] = sum[k] / (float)rows;
 }
 
+/* The last of rows [row, end) whose token is another than skip - 1; the first where there is none. */
+GPU_CODE static int32_t last_row(const int32_t *token, int32_t row, int32_t end, int32_t skip)
+{
+    int32_t at = end - 1;
+    while (skip && at > row && token[at] == skip - 1) at--;
+    return skip && token[at] == skip - 1 ? row : at;
+}
+
 GPU_CODE void def_pool(const run *r, const op *o, int worker, int workers)
 {
     const float *x = arg_at(r, o->in[0]);
@@ -25,8 +33,10 @@ GPU_CODE void def_pool(const run *r, const op *o, int worker, int workers)
         int64_t i = u / parts, at = u % parts * LANES, n = dim - at < LANES ? dim - at : LANES;
         int32_t seq = r->st->pool[i], row = first[seq], end = first[seq + 1];
         if (o->u.pool.how == POOL_MEAN) mean_of(x + row * dim + at, end - row, dim, (int)n, y + i * dim + at);
-        else
-            memcpy(y + i * dim + at, x + (o->u.pool.how == POOL_FIRST ? row : end - 1) * dim + at,
-                   (size_t)n * sizeof *y);
+        else {
+            const bool first_row = o->u.pool.how == POOL_FIRST;
+            const int32_t one = first_row ? row : last_row(r->st->tok.token, row, end, o->u.pool.skip);
+            memcpy(y + i * dim + at, x + one * dim + at, (size_t)n * sizeof *y);
+        }
     }
 }

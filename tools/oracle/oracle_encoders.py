@@ -1,13 +1,14 @@
 """What of the tiny models is an encoder's own: how its parameters are drawn, and what is compared.
 
-That is, by the class a case names, `logits` of the masked-language head [tokens, vocab]; or the scores of a classifier
-for texts that are the first 1, 2, ... ids, of token types 0 and 1 by turns [texts, labels]; or, of a bare model,
-mean-pooled states of unit length of the same texts, computed by transformers as one padded batch, then the last hidden
-states of the whole sequence [texts + tokens, dim]. All of them lie in logits.npy; reference.json names the class.
+That is, by the class a case names, `logits` of the masked-language head [tokens, vocab], labels of tokens, or starts
+and ends [tokens, 2]; or the scores of a classifier for texts that are the first 1, 2, ... ids, of token types 0 and 1
+by turns [texts, labels]; or, of a bare model, mean-pooled states of unit length (or the last) of the same texts,
+computed by transformers as one padded batch, then the last hidden states of the whole sequence [texts + tokens, dim].
+All of them lie in logits.npy; reference.json names the class.
 """
 import torch
 
-from oracle_cases_enc import MASKED, SCORED
+from oracle_cases_enc import LANGUAGE, MASKED, SCORED, SPANS, TOKENS
 
 LENGTHS = (1, 2, 3, 17, 40, 66)
 FFN_IN = ("intermediate.dense", "lin1", ".ffn", "mlp.gate_proj", "mlp.up_proj", "fc1", "Wi")
@@ -59,14 +60,18 @@ def call(model, ids, types, mask=None):
 def outputs(model, case, ids):
     """What is compared; see the head of this file."""
     types = types_of(model, len(ids))
-    if case.auto == MASKED:
+    if case.auto in (LANGUAGE, MASKED, TOKENS):
         return call(model, [ids], [[0] * len(ids)]).logits[0]
+    if case.auto == SPANS:
+        answer = call(model, [ids], [[0] * len(ids)])
+        return torch.stack([answer.start_logits[0], answer.end_logits[0]], dim=1)
     if case.auto == SCORED:
         return torch.stack([call(model, [ids[:n]], [types[:n]]).logits[0] for n in LENGTHS])
-    pad, longest = model.config.pad_token_id, max(LENGTHS)
+    pad, longest = model.config.pad_token_id or 0, max(LENGTHS)
     fill = lambda row, n, with_: row[:n] + [with_] * (longest - n)
     batch = call(model, [fill(ids, n, pad) for n in LENGTHS], [fill(types, n, 0) for n in LENGTHS],
                  [fill([1] * longest, n, 0) for n in LENGTHS]).last_hidden_state
-    means = torch.stack([batch[i, :n].mean(0) for i, n in enumerate(LENGTHS)])
+    pooled = torch.stack([batch[i, n - 1] if case.pool == "last" else batch[i, :n].mean(0)
+                          for i, n in enumerate(LENGTHS)])
     whole = call(model, [ids], [[0] * len(ids)]).last_hidden_state[0]
-    return torch.cat([means / means.norm(dim=1, keepdim=True), whole])
+    return torch.cat([pooled / pooled.norm(dim=1, keepdim=True), whole])

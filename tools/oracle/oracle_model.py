@@ -294,7 +294,10 @@ def draw_case(name, size=FULL, dtype=None, over=None, through=None):
     if case.auto:
         model = make_model(case, size, vocab, over or {})
         encoders.redraw(model, 1000 + len(name))
-        return rounded(model, through), np.random.default_rng(7).integers(3, vocab, size.tokens).tolist(), [], 0.0
+        ids = np.random.default_rng(7).integers(3, vocab, size.tokens).tolist()
+        if case.padded:
+            ids[38:40] = [model.config.pad_token_id] * 2
+        return rounded(model, through), ids, [], 0.0
     for seed in range(1000, 1012):
         model = make_model(case, size, vocab, over or {})
         redraw(model, case, seed, bool(getattr(model.config, "tie_word_embeddings", False)))

@@ -20,7 +20,7 @@ import torch
 import safetensors.torch
 
 from oracle_cases import SMALL
-from oracle_cases_enc import MASKED, SCORED
+from oracle_cases_enc import LANGUAGE, MASKED, SCORED, SPANS, TOKENS
 from oracle_encoders import LENGTHS, types_of
 from oracle_hub import hub_config
 from oracle_model import Pair, check_parameters, draw_case, read_json, reference, save, tolerance
@@ -31,7 +31,11 @@ ENCODERS = ("bert", "bert-scores", "bert-bare", "bert-single", "roberta", "rober
             "roberta-xl", "roberta-pre", "ernie", "albert", "albert-scores", "albert-groups", "electra",
             "electra-scores", "electra-wide", "distilbert", "distilbert-scores", "mpnet", "mpnet-bare", "nomic",
             "nomic-bare", "gte", "gte-untyped", "jina3", "jina3-bare", "modernbert", "modernbert-thirds",
-            "modernbert-biases", "eurobert", "eurobert-scores", "eurobert-bos")
+            "modernbert-biases", "eurobert", "eurobert-scores", "eurobert-bos",
+            "bert-tokens", "bert-spans", "modernbert-tokens", "llama-tokens", "llama-spans", "llama-texts",
+            "llama-padded", "gpt2-texts", "gpt2-tokens", "gpt2-padded", "gemma2-texts", "qwen3-base",
+            "qwen3-base-tied", "gemma3-two-ways", "mistral-uncausal", "qwen2-uncausal-base")
+BY_TOKEN = (MASKED, TOKENS, SPANS, LANGUAGE)
 
 README = """\
 # Tiny models of every family and form
@@ -54,7 +58,7 @@ def expected(case, model, ids, tokens):
     result, _, f64 = reference(model, case, ids)
     bar = number(tolerance(result, f64))
     if case.auto:
-        texts = 0 if case.auto == MASKED else len(LENGTHS)
+        texts = 0 if case.auto in BY_TOKEN else len(LENGTHS)
         rows = list(range(texts)) + ([] if case.auto == SCORED else [texts + r for r in ROWS])
         return dict(what=case.auto, ids=ids, types=types_of(model, len(ids)), lengths=LENGTHS, tolerance=bar, rows=rows,
                     values=values(result, rows))
