@@ -21,6 +21,8 @@ static const change changes[] = {
     {"llava", "s/ForConditionalGeneration/ForSequenceClassification/", "", "'LlavaForSequenceClassification'"},
     {"llava", "s/\"model_type\": \"llama\"/\"model_type\": \"unheard\"/", "", "'LlavaForConditionalGeneration'"},
     {"llava", "s/\"num_hidden_layers\": 2,/\"num_hidden_layers\": -1,/", "", "layers is -1"},
+    {"llava", "/\"num_hidden_layers\": 2,/d", "", "layers.2.input_layernorm.weight' is missing"}, /* the class has 32 */
+    {"llava", "/\"num_attention_heads\": 4,/d", "", "expected [320, 24]"},                        /* 32 */
     {"llava", "", "s/multi_modal_projector.linear_2.bias/language_model.model.layers.7.zzzzz/", "layers.7.zzzzz"},
     {"llava", "", "s/language_model.lm_head/language_model.lm_hand/", "lm_head.weight' is missing"},
     /* the wrapper says whether head and table are one, whatever the text model's configuration has */

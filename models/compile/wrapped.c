@@ -3,6 +3,8 @@
 
 #include "models/spec/spec_split.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const roots[] = {"text_config"};
@@ -48,6 +50,19 @@ static bool is_of_the_whole(const char *key)
     return false;
 }
 
+/* "hidden_size 4096, …": what the class has where its configuration is silent, which those of old wrappers are. */
+static bool add_absent(json *made, const char *list)
+{
+    bool ok = true;
+    for (span item; ok && list && list_next(&list, &item);) {
+        const uint8_t *blank = memchr(item.p, ' ', item.n);
+        char key[80];
+        snprintf(key, sizeof key, "%.*s", (int)(blank ? (size_t)(blank - item.p) : item.n), (const char *)item.p);
+        if (blank && !json_get(made, key)) ok = json_add_num(made, key, strtod((const char *)blank, NULL));
+    }
+    return ok;
+}
+
 int wrapped_config(json **out, const spec *s, const json *config, err *e)
 {
     const json *text = text_of(s, config);
@@ -66,6 +81,7 @@ int wrapped_config(json **out, const spec *s, const json *config, err *e)
     for (const json *m = json_first(text); m && ok; m = json_next(m))
         if (!is_of_the_whole(json_key(m)) && strcmp(json_key(m), "tie_word_embeddings") != 0)
             ok = json_add_copy(made, json_key(m), m);
+    if (ok) ok = add_absent(made, spec_text(s, "model", "absent"));
     if (!ok) {
         json_free(made);
         return err_memory(e, "a configuration");

@@ -1,4 +1,5 @@
 /* wrapped.h - the text model inside a model of several: LLaVA, Gemma 3, Qwen3-VL and everything built like them.
+ * Sizes that the object leaves out are those of the text model's class: `absent` of [model].
  *
  * Their config.json holds the text model's in an object, `text_config`, and their tensors lie behind a prefix. Both
  * follow from `root = text_config` in [model]. What belongs to pictures and sound is left alone. */

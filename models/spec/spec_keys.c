@@ -14,6 +14,8 @@ static const param model_rows[] = {
     TEXT("config", "FILE", "JSON file that stands in for the checkpoint's config.json; relative to this spec"),
     TEXT("root", "NAME",
          "object of config.json that holds the text model's keys, where it has it (default: text_config)"),
+    TEXT("absent", "KEY N, KEY N",
+         "what the class has where the configuration of a text model inside another is silent"),
     TEXT("format", "NAME", "what the checkpoint must be: safetensors, pickle, gguf or llama2c"),
     TEXT("name", "NAME", "name of the model in answers (default: of the spec or the path)"),
     TEXT("arch", "A, B",

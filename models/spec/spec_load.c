@@ -204,7 +204,14 @@ static bool is_inherited(const file_row *f)
     return true;
 }
 
-static int merge_file(spec *s, const loaded *l, int depth, err *e)
+/* Sizes that a class has where a configuration is silent: of a built-in family, not of those built upon it. */
+static bool is_of_the_class(const file_row *f)
+{
+    return strcmp(f->section, "model") == 0 && strcmp(f->key, "absent") == 0;
+}
+
+/* below: the file whose base it is, or NULL. */
+static int merge_file(spec *s, const loaded *l, const loaded *below, int depth, err *e)
 {
     const char *unknown = "";
     const size_t replaced = s->replaced.n;
@@ -214,6 +221,7 @@ static int merge_file(spec *s, const loaded *l, int depth, err *e)
             bool network = strcmp(f->section, "network") == 0;
             if (network != (pass == 0)) continue;
             if (depth && !is_inherited(f)) continue;
+            if (below && !*below->dir && embedded_find(below->what).p && is_of_the_class(f)) continue;
             spec_row r = {.section = arena_str(&s->mem, f->section),
                           .key = arena_str(&s->mem, f->key),
                           .text = arena_str(&s->mem, f->text),
@@ -237,7 +245,7 @@ static int merge_file(spec *s, const loaded *l, int depth, err *e)
 static int merge_chain(spec *s, loaded *chain, int n, int depth0, err *e)
 {
     int rc = OK;
-    for (int i = n; i-- > 0 && !rc;) rc = merge_file(s, &chain[i], depth0 + i, e);
+    for (int i = n; i-- > 0 && !rc;) rc = merge_file(s, &chain[i], i ? &chain[i - 1] : NULL, depth0 + i, e);
     return rc;
 }
 

@@ -21,7 +21,7 @@ from transformers.core_model_loading import revert_weight_conversion
 from transformers.models.auto import modeling_auto
 
 import oracle_model
-from oracle_cases import FULL, SMALL
+from oracle_cases import FULL, SMALL, rope
 from oracle_check import Failure
 from oracle_table import CASES
 from oracle_vectors import ROWS, number, values
@@ -32,10 +32,9 @@ TEXTS = {       # model_type of a text model: the case that has its sizes
     "hyperclovax": "hyperclovax", "lfm2": "lfm2", "deepseek_v3": "deepseek3", "persimmon": "persimmon",
     "llama4_text": "llama4", "bart": "bart", "phi3": "phi3", "qwen3_moe": "qwen3-moe", "gpt_oss": "gpt-oss",
     "qwen2_vl_text": "qwen2", "qwen2_5_vl_text": "qwen2", "qwen3_vl_text": "qwen3", "qwen3_vl_moe_text": "qwen3-moe",
-    "qwen2_5_omni_text": "qwen2", "qwen3_omni_moe_text": "qwen3-moe",
 }
-MROPE = ("qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text", "qwen3_vl_moe_text", "qwen2_5_omni_text",
-         "qwen3_omni_moe_text")
+MROPE = {"qwen2_vl_text": "qwen2_vl", "qwen2_5_vl_text": "qwen2_vl", "qwen3_vl_text": "qwen3_vl",
+         "qwen3_vl_moe_text": "qwen3_vl_moe"}       # the specs of texts that have positions of three parts
 # no text goes in and comes out: detection, speech synthesis, pairs of vectors, or a package that is not there
 OTHERS = {"grounding-dino", "mm-grounding-dino", "modernvbert", "pe_audio", "pe_audio_video", "pe_video",
           "vision-text-dual-encoder", "vibevoice", "omniasr", "qwen2_5_omni", "qwen3_omni_moe"}
@@ -45,6 +44,21 @@ MORE = {"llava/mistral": ("llava", "mistral"), "llava/gemma": ("llava", "gemma")
         "llava_next/qwen2": ("llava_next", "qwen2"), "llava_next_video/mistral": ("llava_next_video", "mistral")}
 # types whose names save_pretrained gets wrong, or that have names of their own: judged under those of published files
 PUBLISHED = ("kimi_k25", "qianfan_ocr", "cosmos3_omni")
+# with the class's own numbers of heads, and a configuration that leaves out all that is default in its class
+MINIMAL = {"gemma3/minimal": ("gemma3", "gemma3_text", dict(num_attention_heads=8, num_key_value_heads=4,
+                                                               head_dim=256)),
+           "llava/minimal": ("llava", "llama", dict(hidden_size=64, num_attention_heads=32, num_key_value_heads=32,
+                                                    head_dim=2)),
+           "mistral3/minimal": ("mistral3", "mistral", dict(hidden_size=64, num_attention_heads=32,
+                                                            num_key_value_heads=8, head_dim=2)),
+           "internvl/minimal": ("internvl", "qwen2", dict(hidden_size=64, num_attention_heads=32,
+                                                          num_key_value_heads=32)),
+           "qwen2_vl/minimal": ("qwen2_vl", "qwen2_vl_text", dict(hidden_size=128, num_attention_heads=64,
+                                                                  num_key_value_heads=8)),
+           "voxtral/minimal": ("voxtral", "llama", dict(hidden_size=64, num_attention_heads=32, num_key_value_heads=8,
+                                                        head_dim=128, rms_norm_eps=1e-5, rope_parameters=rope(1e8))),
+           "glmasr/minimal": ("glmasr", "llama", dict(hidden_size=64, num_attention_heads=16, num_key_value_heads=4,
+                                                      head_dim=4, rms_norm_eps=1e-5, rope_parameters=rope(1e4)))}
 COMMITTED = ("llava", "gemma3", "qwen2_vl", "qwen3_vl_moe", "mistral3", "idefics3", "llama4", "blip-2",
              "cohere2_vision", "granite_speech")
 SAVED = ("llava", "qwen2_vl", "qwen3_vl_moe", "llama4", "blip-2")   # the others as the class has them
@@ -74,7 +88,7 @@ def wrappers():
             continue
         if text in TEXTS:
             found[kind] = (kind, text)
-    return {**found, **MORE}
+    return {**found, **MORE, **{name: row[:2] for name, row in MINIMAL.items()}}
 
 
 def class_of(kind):
@@ -85,10 +99,10 @@ def class_of(kind):
     raise SystemExit(f"oracle: no class with a head for {kind}")
 
 
-def text_args(text, size):
+def text_args(text, size, over):
     """Keyword arguments of the text model's configuration."""
     case = CASES[TEXTS[text]]
-    args = {**dict(vocab_size=101, bos_token_id=1, eos_token_id=2), **case.make(size)}
+    args = {**dict(vocab_size=101, bos_token_id=1, eos_token_id=2), **case.make(size), **over}
     if text in MROPE:
         half = args.get("head_dim", args["hidden_size"] // args["num_attention_heads"]) // 2
         sections = [half - 2 * (half // 3), half // 3, half // 3]
@@ -105,8 +119,8 @@ def text_parts(model):
     return body + [n for n, _ in model.named_children() if n == "lm_head"]
 
 
-def configuration(kind, text, size):
-    args = text_args(text, size)
+def configuration(kind, text, size, over):
+    args = text_args(text, size, over)
     more = {part: dict(values) for part, values in PARTS.get(kind, {}).items()}
     for part in more:
         more[part] = {k: args[v] if isinstance(v, str) and v in args else v for k, v in more[part].items()}
@@ -136,15 +150,12 @@ def without_packages(make):
         transformers.AutoModel.from_config = usual
 
 
-def build(kind, text, size, tie):
+def build(kind, text, size, over):
     """The wrapper with a text model on the CPU and everything else on no device."""
     torch.manual_seed(1)
-    config = configuration(kind, text, size)
+    config = configuration(kind, text, size, over)
     for c in (config, config.text_config):
-        if tie is not None:
-            c.tie_word_embeddings = tie
         c._attn_implementation = "eager"
-    config._attn_implementation = "eager"
     with torch.device("meta"):
         model = without_packages(lambda: class_of(kind)(config))
     for name in text_parts(model):
@@ -201,11 +212,18 @@ def greedy(model, ids, pair):
     return ids, float(lead)
 
 
+def without_defaults(config):
+    """What a text model's configuration has beside what the class of the whole has by default."""
+    text = config.text_config
+    usual = type(config)(text_config=dict(model_type=text.model_type)).text_config.to_dict()
+    return {k: v for k, v in text.to_dict().items() if k == "model_type" or usual.get(k, config) != v}
+
+
 def is_crumb(t):
     return t.shape == (2, 3) and bool((t == 7).all())
 
 
-def named(model, as_saved, folder, few=False, dtype=torch.float32):
+def named(model, as_saved, folder, few=False, dtype=torch.float32, minimal=False):
     """Writes the file: tensors of the text, and crumbs of the others, under the names of the class or as saved."""
     state = {n: t.float().contiguous() for n, t in model.state_dict().items() if not t.is_meta}
     tied = getattr(model, "_tied_weights_keys", None) if getattr(model.config, "tie_word_embeddings", False) else None
@@ -233,6 +251,8 @@ def named(model, as_saved, folder, few=False, dtype=torch.float32):
         unique = {n: t for n, t in unique.items() if not is_crumb(t) or n in kinds.values()}
     safetensors.torch.save_file(unique, os.path.join(folder, "model.safetensors"), metadata=dict(format="pt"))
     config = json.loads(model.config.to_json_string(use_diff=True))
+    if minimal:
+        config["text_config"] = without_defaults(model.config)
     config["architectures"] = [type(model).__name__]
     oracle_model.write_json(os.path.join(folder, "config.json"), config, indent=1)
 
@@ -273,18 +293,34 @@ def judge(binary, folder, model, pair, rng):
     return worst
 
 
-def make(name, size, tie=None, seed=1000):
-    kind, text = wrappers()[name]
-    model = build(kind, text, size, tie).float()
-    draw(model, text, seed)
+def make(name, size):
+    kind, text, over = MINIMAL.get(name, (*wrappers()[name], {}))
+    model = build(kind, text, size, over).float()
+    draw(model, text, 1000)
     for p in Text(model).parameters():
         p.data.copy_(p.data.to(torch.bfloat16).float())
     return model
 
 
+def wrong_sizes():
+    """Lines of specs that say of a class what it does not have: [model] absent."""
+    wrong = []
+    for text, case in TEXTS.items():
+        with open(f"specs/{CASES[case].spec}.ini" if text not in MROPE else f"specs/{MROPE[text]}.ini") as f:
+            spec = f.read()
+        line = re.search(r"^absent = (.*(?:\n .*)*)", spec, re.M)
+        usual = CONFIG_MAPPING[text]().to_dict()
+        for key, value in (item.split() for item in line.group(1).split(",")):
+            if usual.get(key) != int(value):
+                wrong.append(f"specs of {text}: {key} is {usual.get(key)}, not {value}")
+    return wrong
+
+
 def report(binary, names):
     """Prints a line for every type; returns how many failed."""
-    failures = 0
+    wrong = wrong_sizes()
+    print("\n".join(wrong), end="\n" if wrong else "")
+    failures = len(wrong)
     for name in names:
         line = [f"{name:26s}"]
         try:
@@ -292,7 +328,7 @@ def report(binary, names):
             pair = list(range(3, 40)) if getattr(model.config.text_config, "is_encoder_decoder", False) else None
             for as_saved in (False, True)[any("experts." in n for n in model.state_dict()):]:
                 with tempfile.TemporaryDirectory() as folder:
-                    named(model, as_saved, folder)
+                    named(model, as_saved, folder, minimal=name in MINIMAL)
                     try:
                         worst = judge(binary, folder, model.double(), pair, np.random.default_rng(7))
                         line.append(f"{worst:6.3f}")
