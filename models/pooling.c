@@ -1,8 +1,10 @@
 /* pooling.c - see pooling.h. */
 #include "models/pooling.h"
 
+#include "base/buf.h"
 #include "base/span.h"
 #include "models/spec/spec_load.h"
+#include "models/spec/spec_slot.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -32,6 +34,7 @@ static int read_pooling(pooling *p, ckpt *c, const char *folder, err *e)
     const json *config = ckpt_side_json(c, name, e);
     if (e->code) return e->code;
     p->how = mode_of(config);
+    p->pools = true;
     if (!p->how) p->unsupported_module = "a pooling that is neither cls, mean nor lasttoken";
     return OK;
 }
@@ -45,6 +48,46 @@ static void read_own(pooling *p, const ckpt *c)
     const int64_t type = json_int(json_get(ckpt_config(c), key), 0);
     if (type >= 0 && type < (int64_t)(sizeof how / sizeof *how)) p->how = how[type];
     else p->unsupported_module = "a pooling_type that is none of 0 to 4";
+}
+
+/* The activation of a Dense module by its class in torch; NULL: it has none here. */
+static const char *activation_of(const json *config)
+{
+    static const char *const known[][2] = {{"Identity", "none"}, {"Tanh", "tanh"},       {"ReLU", "relu"},
+                                           {"GELU", "gelu"},     {"Sigmoid", "sigmoid"}, {"SiLU", "silu"}};
+    const char *class = json_str(json_get(config, "activation_function"), ".Tanh"), *dot = strrchr(class, '.');
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(dot ? dot + 1 : class, known[i][0]) == 0) return known[i][1];
+    return NULL;
+}
+
+/* A Dense module: its weights join those of the model. */
+static int read_dense(pooling *p, ckpt *c, const char *folder, err *e)
+{
+    char name[300];
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+    if (!*folder || strspn(folder, plain) != strlen(folder))
+        return err_set(e, ERR_FORMAT, "modules.json: the Dense module's path \"%.80s\" is no name of a folder", folder);
+    snprintf(name, sizeof name, "%.250s/config.json", folder);
+    const json *config = ckpt_side_json(c, name, e);
+    const char *act = activation_of(config),
+               *input = json_str(json_get(config, "module_input_name"), "sentence_embedding");
+    if (e->code) return e->code;
+    if (!act || strcmp(input, "sentence_embedding") != 0 || !p->pools || p->n_dense == POOLING_DENSE_MAX) {
+        p->unsupported_module = !act        ? "a Dense module whose activation_function is not one of this program's"
+                                : !p->pools ? "a Dense module in front of the pooling"
+                                            : "a Dense module that is not for the vectors of texts, or more than 8";
+        return OK;
+    }
+    const int rc = ckpt_own_spec(c) ? OK : ckpt_add_part(c, folder, e); /* its spec names them */
+    if (rc == ERR_NOT_FOUND) {
+        *e = (err){0};
+        p->unsupported_module = "a Dense module whose weights are not beside the model";
+        return OK;
+    }
+    p->dense[p->n_dense++] = (pooling_dense){folder, act};
+    p->normalize = false; /* what counts is the end */
+    return rc;
 }
 
 static int read_side(pooling *p, ckpt *c, err *e)
@@ -71,6 +114,7 @@ int pooling_read(pooling *out, ckpt *c, err *e)
         if (str_ends(type, ".Transformer")) continue;
         if (str_ends(type, ".Normalize")) out->normalize = true;
         else if (str_ends(type, ".Pooling")) read_pooling(out, c, path, &own);
+        else if (str_ends(type, ".Dense")) read_dense(out, c, path, &own);
         else out->unsupported_module = type;
     }
     if (out->found && !own.code) read_side(out, c, &own);
@@ -84,6 +128,32 @@ static int put_key(spec *s, const char *key, const char *text, bool strong, err 
     const spec_row *r = spec_find(s, "config", key);
     bool users = r && r->depth == 0 && *s->dir;
     return users && !strong ? OK : spec_put(s, "config", key, text, e);
+}
+
+/* The formula: the pooled row through the Dense modules, each a slot with the tensors of its folder. */
+static int put_pooled(spec *s, const pooling *p, err *e)
+{
+    buf row = {0}, all = {0};
+    int rc = OK;
+    buf_str(&row, "pool(x)");
+    for (int i = 0; i < p->n_dense && !rc; i++) {
+        buf_str(&all, buf_cstr(&row));
+        row.n = 0;
+        buf_printf(&row, "linear.dense%d(%s)", i, buf_cstr(&all));
+        all.n = 0;
+        const char *slot = arena_printf(&s->mem, "linear.dense%d", i);
+        const char *line = arena_printf(&s->mem, "out = -1, activation = %s", p->dense[i].activation);
+        const char *tensor = arena_printf(&s->mem, "%s.linear", p->dense[i].folder);
+        if (!slot || !line || !tensor) rc = err_memory(e, "a spec");
+        if (!rc) rc = spec_slot_merge(s, "network", slot, line, s->file, false, e);
+        if (!rc) rc = spec_put(s, "tensors", slot, tensor, e);
+    }
+    buf_printf(&all, "normalize ? l2(%s) : %s", buf_cstr(&row), buf_cstr(&row));
+    if (!rc && (row.bad || all.bad)) rc = err_memory(e, "a spec");
+    if (!rc) rc = spec_put(s, "network", "pooled", buf_cstr(&all), e);
+    buf_free(&row);
+    buf_free(&all);
+    return rc;
 }
 
 int pooling_apply(spec *s, const pooling *p, const char *how, const char *normalize, err *e)
@@ -103,5 +173,5 @@ int pooling_apply(spec *s, const pooling *p, const char *how, const char *normal
     else if (!rc && p->found) rc = put_key(s, "normalize", p->normalize ? "true" : "false", false, e);
     else if (!rc && !spec_find(s, "config", "normalize")) rc = put_key(s, "normalize", "true", false, e);
     if (rc || spec_find(s, "network", "pooled")) return rc;
-    return spec_put(s, "network", "pooled", "normalize ? l2(pool(x)) : pool(x)", e);
+    return put_pooled(s, p, e);
 }

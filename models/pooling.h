@@ -9,9 +9,18 @@
 
 typedef struct spec spec; /* models/spec.h */
 
+/* A matrix behind the pooling, from a folder of its own beside the weights. */
+typedef struct pooling_dense {
+    const char *folder, *activation; /* "2_Dense"; as options of slots call it */
+} pooling_dense;
+enum { POOLING_DENSE_MAX = 8 };
+
 typedef struct pooling {
-    bool found;                     /* there is a modules.json */
-    const char *how;                /* "cls", "mean", "last"; NULL: not said */
+    bool found;      /* there is a modules.json */
+    const char *how; /* "cls", "mean", "last"; NULL: not said */
+    bool pools;      /* and one of its modules pools */
+    pooling_dense dense[POOLING_DENSE_MAX];
+    int n_dense;
     bool normalize;                 /* the modules end in a Normalize; meaningful when found */
     int64_t max_tokens;             /* texts are cut to this many tokens; 0: not said */
     const char *prompt;             /* put in front of texts; NULL: none */

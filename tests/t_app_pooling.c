@@ -342,9 +342,47 @@ static void commands(void **state)
     buf_free(&errors);
 }
 
+/* The matrices behind the pooling go with a model that is exported or quantized; without their file, and with an
+ * activation that nobody knows, the model opens, and embeds only where the command line says how. */
+static void dense_modules(void **state)
+{
+    (void)state;
+    static const char line[] = "[5,6,7,8,9]\n", from[] = "tests/vectors/encoders/bert-dense";
+    make_folder("bert-bare");
+    buf text = {0};
+    assert_int_equal(run(line, "embed --model %s --jsonl --act f32", from), 0);
+    buf_add(&text, out.p, out.n);
+    json *a = line_of(0);
+    assert_int_equal(run(line, "export --model %s -o %s/exported", from, folder), 0);
+    assert_int_equal(run(line, "embed --model %s/exported --jsonl --act f32", folder), 0);
+    assert_true(out.n == text.n && !memcmp(out.p, text.p, text.n));
+    assert_int_equal(run(line, "quantize --model %s --bits 8 -o %s/q.safetensors", from, folder), 0);
+    assert_int_equal(run(line, "embed --model %s/q.safetensors --jsonl --act f32", folder), 0);
+    json *b = line_of(0);
+    double product = 0; /* of vectors of unit length */
+    for (size_t k = 0; k < json_count(a); k++) product += json_num(json_at(a, k), NAN) * json_num(json_at(b, k), NAN);
+    assert_true(product > 0.999);
+    json_free(a);
+    json_free(b);
+    assert_int_equal(run("", "info >/dev/null; rm -r %s/exported/2_Dense/model.safetensors", folder), 0);
+    put_modules(dense, "{\"pooling_mode_mean_tokens\":true}");
+    assert_int_equal(run(line, "embed --model %s --jsonl", folder), 2);
+    assert_non_null(strstr(buf_cstr(&errors), "whose weights are not beside the model"));
+    assert_int_equal(run(line, "embed --model %s --jsonl --pooling mean", folder), 0);
+    assert_int_equal(run("", "info >/dev/null; mkdir %s/2_Dense", folder), 0);
+    put("2_Dense/config.json", "{\"activation_function\":\"torch.nn.modules.activation.Softshrink\"}");
+    assert_int_equal(run(line, "embed --model %s --jsonl", folder), 2);
+    assert_non_null(strstr(buf_cstr(&errors), "activation_function"));
+    assert_int_equal(run("", "info >/dev/null; rm -r %s/exported %s/q.safetensors %s/2_Dense", folder, folder, folder),
+                     0);
+    remove_folder();
+    buf_free(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(files_spec_and_flags), cmocka_unit_test(what_is_not_supported),
-                                       cmocka_unit_test(lengths_and_prompts), cmocka_unit_test(commands)};
+                                       cmocka_unit_test(lengths_and_prompts), cmocka_unit_test(commands),
+                                       cmocka_unit_test(dense_modules)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

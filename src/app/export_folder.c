@@ -151,19 +151,22 @@ static int copy_side(const model *m, const char *folder, const char *name, const
     return rc;
 }
 
-/* Copies the files that define pooling: modules.json, the files beside it, and the configuration of each module that
- * is in a folder of its own. */
+/* Copies the files that define pooling: modules.json, the files beside it, and the configuration and weights of each
+ * module that is in a folder of its own. */
 static int copy_modules(const model *m, const char *dir, err *e)
 {
     static const char *const files[] = {"modules.json", "sentence_bert_config.json",
                                         "config_sentence_transformers.json"};
+    static const char *const of_module[] = {"config.json", "model.safetensors", "pytorch_model.bin"};
     int rc = OK;
     if (!m->texts.found) return OK;
     for (size_t i = 0; i < sizeof files / sizeof *files && !rc; i++) rc = copy_side(m, "", files[i], dir, e);
     const json *modules = ckpt_side_json(m->weights, "modules.json", e);
     for (const json *one = json_first(modules); one && !rc; one = json_next(one)) {
         const char *folder = json_str(json_get(one, "path"), "");
-        if (*folder && !strchr(folder, '/') && folder[0] != '.') rc = copy_side(m, folder, "config.json", dir, e);
+        if (!*folder || strchr(folder, '/') || folder[0] == '.') continue;
+        for (size_t i = 0; i < sizeof of_module / sizeof *of_module && !rc; i++)
+            rc = copy_side(m, folder, of_module[i], dir, e);
     }
     return rc;
 }

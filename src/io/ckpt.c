@@ -18,6 +18,7 @@
 #include "io/self_contained.h"
 #include "tensor/panel.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,8 +58,9 @@ struct ckpt {
     side_file *side;
     meta_value *meta;
     size_t n_meta, meta_cap;
-    json *index;  /* weight map of a sharded model, NULL: none */
-    map index_of; /* tensor name -> file number */
+    const char *part; /* while files of a part are listed: what stands in front of names; else NULL */
+    json *index;      /* weight map of a sharded model, NULL: none */
+    map index_of;     /* tensor name -> file number */
 };
 
 #define X(name) extern const ckpt_reader format_##name;
@@ -114,6 +116,12 @@ bool ckpt_tensor_bytes(dtype type, bool packed, const shape *dims, uint64_t *nee
 static int add_entry(ckpt *c, span name, const ckpt_entry *as, const uint64_t *bytes, ckpt_entry **out, bool *skip,
                      err *e)
 {
+    char full[CKPT_NAME_MAX + 1];
+    if (c->part && name.n <= CKPT_NAME_MAX) {
+        const int n = snprintf(full, sizeof full, "%s.%.*s", c->part, (int)name.n, (const char *)name.p);
+        if (n < 0 || (size_t)n >= sizeof full) return err_set(e, ERR_FORMAT, "a tensor's name is too long");
+        name = span_of(full, (size_t)n);
+    }
     uint32_t place = c->index ? map_get(&c->index_of, name) : MAP_NONE;
     const shape *dims = &as->dims;
     *skip = place != MAP_NONE && place != as->file;
@@ -390,6 +398,50 @@ static int open_path(ckpt *c, const char *path, err *e)
         mem_free(full);
     }
     ckpt_names_free(names, n);
+    return rc;
+}
+
+/* Whether the checkpoint has a name that begins with "folder.". */
+static bool has_part(const ckpt *c, const char *folder)
+{
+    const size_t n = strlen(folder);
+    bool has = false;
+    for (size_t i = 0; i < c->n && !has; i++)
+        has = strncmp(c->entry[i].name, folder, n) == 0 && c->entry[i].name[n] == '.';
+    return has;
+}
+
+/* The file with the weights of a folder beside those of the checkpoint; NULL: there is none, or memory is short. */
+static char *part_file(const ckpt *c, const char *folder)
+{
+    static const char *const names[] = {"model.safetensors", "pytorch_model.bin"};
+    char *dir = c->dir ? file_join(c->dir, folder) : NULL, *path = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names && dir && !path; i++) {
+        path = file_join(dir, names[i]);
+        if (path && !file_exists(path)) {
+            mem_free(path);
+            path = NULL;
+        }
+    }
+    mem_free(dir);
+    return path;
+}
+
+int ckpt_add_part(ckpt *c, const char *folder, err *e)
+{
+    if (has_part(c, folder)) return OK;
+    char *path = part_file(c, folder);
+    if (!path) return err_set(e, ERR_NOT_FOUND, "%s: its module %.80s has no weights", c->path, folder);
+    const ckpt_reader *format = c->format;
+    uint32_t file;
+    c->format = NULL;
+    c->part = folder;
+    int rc = open_source(c, path, &file, e);
+    if (!rc) rc = list_file(c, file, e);
+    if (!rc && !format->may_share && !c->format->may_share) rc = check_overlaps(c, e);
+    c->part = NULL;
+    c->format = format;
+    mem_free(path);
     return rc;
 }
 

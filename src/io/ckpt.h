@@ -56,6 +56,10 @@ bool ckpt_entry_mapped(const ckpt *c, const ckpt_entry *t);
 const json *ckpt_config(const ckpt *c);
 /* The "__metadata__" object of safetensors, the plain values in a pickle (epoch, arguments); NULL: there is none. */
 const json *ckpt_metadata(const ckpt *c);
+/* Adds the weights in a folder beside those of the checkpoint ("2_Dense"): its model.safetensors or pytorch_model.bin;
+ * names get the folder in front ("2_Dense.linear.weight"). Nothing happens where the checkpoint has such names already.
+ * Not after somebody holds an entry. */
+int ckpt_add_part(ckpt *c, const char *folder, err *e);
 /* A file beside the weights ("generation_config.json", "tokenizer.json"), parsed; NULL when there is none or it is
  * malformed (then `e` says so). Owned by the checkpoint. Only for directories, files inside one, and self-contained
  * models. */

@@ -61,3 +61,8 @@ head("gemma3-two-ways-texts", "gemma3", SCORED, **TWO_WAYS)
 for name in ("llama", "mistral", "qwen2-window", "gemma2", "qwen3-moe"):
     head(f"{name}-uncausal", name, LANGUAGE, is_causal=False)
 head("qwen2-uncausal-base", "qwen2", BARE, is_causal=False)
+
+# modules of sentence-transformers; the last gives rows of the model's own width, beside which the states are compared
+head("bert-dense", "bert", BARE, dense=((37, "Tanh"), ("dim", "Identity")))
+head("gemma3-dense", "gemma3", BARE, dense=((90, "Identity"), ("dim", "Identity")), **TWO_WAYS)
+head("qwen3-dense", "qwen3", BARE, pool="last", dense=(("dim", "ReLU"),))

@@ -354,6 +354,8 @@ def generate(name, out):
 def save(model, folder, case):
     """Writes config.json and model.safetensors, in the family's own layout where transformers has no class for it."""
     model.save_pretrained(folder)
+    if case.dense:
+        encoders.write_modules(folder, case, hidden_width(model))
     if case.layout:
         weights = os.path.join(folder, "model.safetensors")
         config, state = case.layout(read_json(folder, "config.json"), safetensors.torch.load_file(weights))
@@ -366,7 +368,8 @@ def write_hub_form(folder, model, ids, result, case):
     family without a class has no other form."""
     hub = os.path.join(folder, "hub")
     os.makedirs(hub, exist_ok=True)
-    links = ("model.safetensors", "ids.json", "enc.json", "logits.npy", "greedy.json", "reference.json")
+    links = tuple(f for f in os.listdir(folder) if f[0].isdigit() or f == "modules.json")
+    links += ("model.safetensors", "ids.json", "enc.json", "logits.npy", "greedy.json", "reference.json")
     for other in links + (("config.json",) if case.layout else ()):
         link = os.path.join(hub, other)
         if os.path.exists(os.path.join(folder, other)) and not os.path.lexists(link):

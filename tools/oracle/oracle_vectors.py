@@ -34,7 +34,8 @@ ENCODERS = ("bert", "bert-scores", "bert-bare", "bert-single", "roberta", "rober
             "modernbert-biases", "eurobert", "eurobert-scores", "eurobert-bos",
             "bert-tokens", "bert-spans", "modernbert-tokens", "llama-tokens", "llama-spans", "llama-texts",
             "llama-padded", "gpt2-texts", "gpt2-tokens", "gpt2-padded", "gemma2-texts", "qwen3-base",
-            "qwen3-base-tied", "gemma3-two-ways", "mistral-uncausal", "qwen2-uncausal-base")
+            "qwen3-base-tied", "gemma3-two-ways", "mistral-uncausal", "qwen2-uncausal-base", "bert-dense",
+            "qwen3-dense")
 BY_TOKEN = (MASKED, TOKENS, SPANS, LANGUAGE)
 
 README = """\
