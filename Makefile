@@ -65,6 +65,8 @@ INCLUDE += -DHAVE_CUDA
 CUDA_SRC    := $(wildcard cuda/*.c)
 CUDA_IMAGES := $(foreach i,definitions fast prefill join, \
   $(addprefix $(BUILD)/gen/$i.,$(CUDA_KINDS:%=%.cubin) $(CUDA_PTX:%=%.ptx)))
+# Of capability 9.0 alone.
+CUDA_IMAGES += $(addprefix $(BUILD)/gen/wgmma.,$(patsubst %,%.cubin,$(filter sm_90a,$(CUDA_KINDS))) compute_90a.ptx)
 LDLIBS += -lz
 endif
 
@@ -159,16 +161,24 @@ $(BUILD)/embedded: FORCE
 # rounded, so that they give the bits of the CPU.
 NVCC_FLAGS := -std=c++20 -fmad=false -prec-div=true -prec-sqrt=true -ftz=false -diag-suppress 20011,20014,20091,20096 \
   -Isrc -I.
-$(BUILD)/gen/%.$(CUDA_PTX).ptx: cuda/%.cu $(BUILD)/nvcc
-	@mkdir -p $(@D)
-	$(call say,NVCC,$@)
-	$(Q)$(NVCC) -ptx -arch=$(CUDA_PTX) $(NVCC_FLAGS) -MMD -MP -MT $@ -MF $@.d -o $@.new $< && mv $@.new $@
+define ptx
+$(BUILD)/gen/%.$(1).ptx: cuda/%.cu $(BUILD)/nvcc
+	@mkdir -p $$(@D)
+	$$(call say,NVCC,$$@)
+	$$(Q)$$(NVCC) -ptx -arch=$(1) $$(NVCC_FLAGS) -MMD -MP -MT $$@ -MF $$@.d -o $$@.new $$< && mv $$@.new $$@
+endef
+$(foreach arch,$(CUDA_PTX) compute_90a,$(eval $(call ptx,$(arch))))
 define cubin
 $(BUILD)/gen/%.$(1).cubin: $(BUILD)/gen/%.$(CUDA_PTX).ptx
 	$$(call say,PTXAS,$$@)
 	$$(Q)$$(NVCC) -cubin -arch=$(1) -o $$@.new $$< && mv $$@.new $$@
 endef
 $(foreach arch,$(CUDA_KINDS),$(eval $(call cubin,$(arch))))
+# Beside it lies what ptxas says of registers, which t_cuda_wgmma judges.
+$(BUILD)/gen/wgmma.sm_90a.cubin: $(BUILD)/gen/wgmma.compute_90a.ptx
+	$(call say,PTXAS,$@)
+	$(Q)$(NVCC) -cubin -arch=sm_90a -Xptxas -v -o $@.new $< 2>$@.log || { cat $@.log; exit 1; }
+	$(Q)mv $@.new $@
 $(BUILD)/gen/%.gz: $(BUILD)/gen/%
 	$(Q)gzip -9nc $< >$@.new && mv $@.new $@
 

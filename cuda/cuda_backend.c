@@ -82,6 +82,7 @@ static void close_weights(weight_set *of)
     if (w->definitions) w->q.cu->cuModuleUnload(w->definitions);
     if (w->fast) w->q.cu->cuModuleUnload(w->fast);
     if (w->prefill) w->q.cu->cuModuleUnload(w->prefill);
+    if (w->wgmma) w->q.cu->cuModuleUnload(w->wgmma);
     cuda_queue_close(&w->q);
     mem_free(w->wanted);
     mem_free(w->helds);

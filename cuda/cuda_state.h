@@ -27,6 +27,7 @@ typedef struct cuda_kernels {
     cu_function op[OP_COUNT];                      /* definitions */
     cu_function qdecode[PANEL_KINDS][3];           /* packed weights: of 1, 8, 32 rows */
     cu_function qprefill[PANEL_KINDS];             /* of many rows */
+    cu_function qwgmma[PANEL_KINDS];               /* the same by warpgroups; NULL: not on this device, or no kernel */
     cu_function fmat[CUDA_FLOATS][CUDA_FAST_WAYS]; /* float32, float16, bfloat16 */
     int processors, shared_optin; /* multiprocessors of the device; bytes of shared memory that a block can have */
 #define X(name) cu_function name;
@@ -73,9 +74,9 @@ typedef struct cuda_weights {
     const program *p;
     int ordinal;
     char isa[32];
-    const blas_calls *blas; /* --exact off: products of many rows; NULL: not */
-    char note[256];         /* backend.exact_note; "": nothing */
-    cu_module definitions, fast, prefill;
+    const blas_calls *blas;                      /* --exact off: products of many rows; NULL: not */
+    char note[256];                              /* backend.exact_note; "": nothing */
+    cu_module definitions, fast, prefill, wgmma; /* wgmma: of capability 9.0 */
     cuda_kernels kernels;
     bool *wanted;       /* [n_weight] */
     held_weight *helds; /* [n_weight] addresses are the device's */
@@ -193,7 +194,7 @@ int cuda_copy(cuda_queue *q, cu_address to, cu_context context, cu_address from,
 int cuda_wait(cuda_queue *q, err *e);
 /* Where the next thing begins in memory in which things lie one after another. */
 static inline uint64_t cuda_aligned(uint64_t n) { return (n + 255) / 256 * 256; }
-/* Kernels of the image "definitions", "fast" or "prefill" that suit the device best (cuda_image.c). */
+/* Kernels of the image "definitions", "fast", "prefill" or "wgmma" that suit the device best (cuda_image.c). */
 int cuda_load_image(cuda_queue *q, const char *name, cu_module *to, err *e);
 bool cuda_has_image(int capability); /* whether kernels run on such a device */
 int cuda_find(cuda_queue *q, cu_module image, const char *name, cu_function *to, err *e); /* a kernel of an image */

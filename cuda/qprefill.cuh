@@ -8,9 +8,7 @@
  * In shared memory 64 bytes of an output or row are four pieces of 16, stored at places that differ between neighbours:
  * what eight lanes read at once lies in different banks. */
 #pragma once
-#include "cuda/qpanel.cuh"
-
-#include "src/tensor/act_q8.h"
+#include "cuda/qmany.cuh"
 
 enum { MANY_M = 4, MANY_N = 4 }; /* of a warp: 64 rows, 32 outputs */
 
@@ -23,17 +21,6 @@ template <class K> struct many_stage {
     int8_t sub[K::two ? K::sums : 1][MANY_OUTPUTS];
     uint8_t minimum[K::two ? K::sums : 1][MANY_OUTPUTS];
 };
-
-/* The place of byte k of an output or row. */
-__device__ __forceinline__ int many_at(int line, int k) { return line * PANEL_K + (((k >> 4) ^ (line >> 1)) & 3) * 16 + (k & 15); }
-
-/* Bytes that come while others are multiplied. */
-__device__ __forceinline__ void copy_word(void *to, const void *from)
-{
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from)
-                 : "memory");
-}
-__device__ __forceinline__ void copies_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 template <bool SIGNED>
 __device__ __forceinline__ void many_mma(int32_t c[4], const uint32_t *a, uint32_t b0, uint32_t b1)
@@ -59,16 +46,6 @@ template <bool SIGNED> __device__ __forceinline__ void many_mma_half(int32_t c[4
             : "r"(a[0]), "r"(a[1]), "r"(b0));
 }
 
-/* A block's product: rows [row0, row0 + rows) by outputs from n0 on. */
-typedef struct many_block {
-    const qmat_args *a;
-    const uint8_t *panels, *x; /* of the first output; of the first row, from the first column on */
-    const float *x_scale;      /* likewise; scaled sums and sums lie behind */
-    int64_t blocks, block0;    /* of a whole row of activations; the first here */
-    int64_t n0;
-    int rows, tiles;
-} many_block;
-
 /* Asks for the rows' part of tile t. */
 template <class K> __device__ __forceinline__ void bring_rows(const many_block &b, int t, many_stage<K> *to)
 {
@@ -93,85 +70,6 @@ template <class K> __device__ __forceinline__ void bring_rows(const many_block &
     } else if constexpr (K::base != 0) {
 #pragma unroll
         for (int i = 0; i < scales; i++) copy_word(&to->x_sum[i][r], scale + b.blocks + i);
-    }
-}
-
-/* Where tile t lies in a panel, and its tail. */
-template <class K> struct many_tile {
-    const uint8_t *codes, *tail, *rest;
-    int in_span;
-
-    __device__ __forceinline__ many_tile(const uint8_t *panel, int t, int tiles)
-    {
-        const int span = t / K::tiles;
-        const int here = tiles - span * K::tiles < K::tiles ? tiles - span * K::tiles : K::tiles;
-        const int words = K::picks ? (here * PANEL_K + 8 * K::pick_weights - 1) / (8 * K::pick_weights) : 0;
-        const uint8_t *at = panel + (uint64_t)span * (K::tiles * K::lines + K::tail) * PANEL_LINE;
-        in_span = t % K::tiles;
-        codes = at + in_span * K::lines * PANEL_LINE;
-        tail = at + here * K::lines * PANEL_LINE;
-        rest = tail + words * PANEL_LINE;
-    }
-};
-
-/* Codes of four weights as bytes to be multiplied: levels, or what a zero makes of codes. */
-template <class K> __device__ __forceinline__ uint32_t many_bytes(uint32_t codes, const int8_t *level, int at)
-{
-    if constexpr (K::looks) {
-        uint32_t levels = 0;
-#pragma unroll
-        for (int i = 0; i < 4; i++) levels |= (uint32_t)(uint8_t)level[at + (int)(codes >> 8 * i & 255)] << 8 * i;
-        return levels;
-    }
-    if constexpr (K::zero == -128) return codes ^ 0x80808080u;
-    if constexpr (K::zero != 0) return ((codes | 0x80808080u) - (uint32_t)-K::zero * 0x01010101u) ^ 0x80808080u;
-    return codes;
-}
-
-/* Scales of an output for one tile, thread by thread. */
-template <class K> __device__ __forceinline__ void put_scales(const many_tile<K> &t, int r, int out, float factor, many_stage<K> *to)
-{
-    constexpr int blocks = K::span / K::block;
-    if constexpr (K::two) {
-        to->scale[0][out] = half_of(t.rest + 2 * r) * factor;
-        if constexpr (K::base) to->base[0][out] = half_of(t.rest + 2 * PANEL_ROWS + 2 * r);
-        const uint8_t *subs = t.rest + (K::base ? 4 : 2) * PANEL_ROWS;
-#pragma unroll
-        for (int i = 0; i < K::sums; i++) {
-            const int at = panel_pair_at((t.in_span * PANEL_K + i * K::apart) / K::block, r);
-            const uint8_t v = subs[at];
-            to->sub[i][out] = K::scale == PANEL_SUB4 ? (int8_t)(v & 15) : (int8_t)v;
-            if constexpr (K::base) to->minimum[i][out] = K::scale == PANEL_SUB4 ? v >> 4 : subs[blocks * PANEL_ROWS + at];
-        }
-    } else {
-#pragma unroll
-        for (int i = 0; i < K::sums; i++) {
-            const int b = (t.in_span * PANEL_K + i * K::apart) / K::block;
-            to->scale[i][out] = qscale<K>(t.rest, t.tail, b, r) * factor;
-            if constexpr (K::base) to->base[i][out] = half_of(t.rest + blocks * PANEL_ROWS * K::scale_bytes + (b * PANEL_ROWS + r) * 2);
-        }
-    }
-}
-
-/* Unpacks what this thread has loaded of tile t: half of the columns of an output. */
-template <class K, int HALF>
-__device__ __forceinline__ void put_codes(const qtile_words<K> &w, const many_tile<K> &t, const int8_t *level, int r, int out, many_stage<K> *to)
-{
-#pragma unroll
-    for (int c = HALF * 2; c < HALF * 2 + 2; c++) {
-        uint32_t word[4];
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const int g = c * 4 + i;
-            int at = 0;
-            if constexpr (K::picks) {
-                const int j = (t.in_span * PANEL_K + 4 * g) / K::pick_weights;
-                const uint32_t pick = __ldg((const uint32_t *)t.tail + j / 8 * PANEL_ROWS + r);
-                at = (int)(pick >> K::pick_bits * (j % 8) & ((1u << K::pick_bits) - 1)) << K::bits;
-            }
-            word[i] = many_bytes<K>(w.codes(g), level, at);
-        }
-        *(uint4 *)(to->w + many_at(out, c * 16)) = make_uint4(word[0], word[1], word[2], word[3]);
     }
 }
 
@@ -242,7 +140,7 @@ __device__ __forceinline__ void many_multiply(const many_stage<K> *s, int row0, 
 
 /* All columns of a block's rows and outputs. */
 template <class K>
-__device__ __forceinline__ void many_walk(const many_block &b, const int8_t *level, many_stage<K> *stage, int64_t row0, const float *bias)
+__device__ __forceinline__ void many_walk(const many_block &b, const int8_t *level, many_stage<K> *stage, int64_t row0, int expert)
 {
     const int tid = (int)threadIdx.x, lane = tid % 32, warp = tid / 32, out = tid % MANY_OUTPUTS, r = out % PANEL_ROWS;
     const int warp_row = warp % 2 * 64, warp_out = warp / 2 * 32, left = b.rows - warp_row;
@@ -278,38 +176,19 @@ __device__ __forceinline__ void many_walk(const many_block &b, const int8_t *lev
                 const int row = warp_row + m * 16 + lane / 4 + c / 2 * 8;
                 const int64_t o = b.n0 + warp_out + n * 8 + lane % 4 * 2 + c % 2;
                 if (row < b.rows && o < b.a->of.n)
-                    b.a->of.y[(row0 + row) * b.a->of.n + o] = bias ? y[n][m][c] + bias[o] : y[n][m][c];
+                    b.a->of.y[(row0 + row) * b.a->of.n + o] = many_biased(*b.a, expert, o, y[n][m][c]);
             }
 }
 
-/* Rows from blockIdx.x * MANY_ROWS on, outputs from blockIdx.y * MANY_OUTPUTS on; with experts run after run of rows of
- * one. */
+/* Rows from blockIdx.x * MANY_ROWS on, outputs from blockIdx.y * MANY_OUTPUTS on. */
 template <class K> __device__ __forceinline__ void qprefill(const qmat_args &a)
 {
     __shared__ __align__(16) many_stage<K> stage[2];
     __shared__ int8_t level[K::picks ? 256 : 16];
-    const int64_t first = (int64_t)blockIdx.x * MANY_ROWS, live = *a.of.live, n0 = (int64_t)blockIdx.y * MANY_OUTPUTS;
-    const int64_t end = live < first + MANY_ROWS ? live : first + MANY_ROWS, k0 = n0 / a.of.head_rows * a.of.cols;
-    const int64_t padded = act_padded(a.of.x_cols);
-    if constexpr (K::looks)
-        for (int i = (int)threadIdx.x; i < (K::picks ? 1 << (K::bits + K::pick_bits) : 16); i += MANY_THREADS)
-            level[i] = panel_format_of((dtype)a.type)->level[i];
-    for (int64_t row = first, next; row < end; row = next) {
-        const int32_t expert = a.of.table ? a.of.table[row * DISPATCH_COLS + DISPATCH_EXPERT] : 0;
-        for (next = a.of.table ? row + 1 : end; next < end && a.of.table[next * DISPATCH_COLS + DISPATCH_EXPERT] == expert;) next++;
-        if (expert < 0) continue;
-        const uint8_t *x = a.x + (uint64_t)row * a.x_stride;
-        many_block b = {.a = &a,
-                        .panels = a.w + (uint64_t)((int64_t)expert * (a.of.n / PANEL_ROWS) + n0 / PANEL_ROWS) * a.w_stride,
-                        .x = x + k0,
-                        .x_scale = (const float *)(x + padded) + k0 / K::act,
-                        .blocks = padded / K::act,
-                        .block0 = k0 / K::act,
-                        .n0 = n0,
-                        .rows = (int)(next - row),
-                        .tiles = (int)((a.of.cols + PANEL_K - 1) / PANEL_K)};
-        many_walk<K>(b, level, stage, row, a.of.bias ? a.of.bias + (int64_t)expert * a.of.n : NULL);
-    }
+    put_levels<K, MANY_THREADS>((dtype)a.type, level);
+    many_runs<K, MANY_ROWS, MANY_OUTPUTS>(a, [&](const many_block &b, int row, int expert) {
+        many_walk<K>(b, level, stage, row, expert);
+    });
 }
 
 #define MANY_KERNELS(name, ...)                                                                                        \

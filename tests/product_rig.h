@@ -1,10 +1,11 @@
-/* product_rig.h - products of packed matrices by the kernels of cuda/qdecode.cuh on the software GPU, against their
- * definition. */
+/* product_rig.h - products of packed matrices by the kernels of cuda/qdecode.cuh, or by those of many rows, on the
+ * software GPU, against their definition. */
 #pragma once
 #include "gpu_path.h"
 #include "random_blocks.h"
 
 #include "cuda/cuda_args.h"
+#include "cuda/cuda_prefill.h"
 #include "cuda/cuda_state.h"
 #include "ops/quant_rows.h"
 
@@ -13,6 +14,8 @@
 
 static cuda_weights device;          /* its queue and kernels */
 static const uint64_t *instructions; /* of warps, that the software GPU has done */
+static const uint64_t *wgmmas;       /* of those, wgmma */
+static bool by_many;                 /* the kernels of many rows */
 
 /* What is multiplied. n: outputs of each matrix of an expert; heads: parts of a row of activations. */
 typedef struct product_size {
@@ -22,7 +25,7 @@ typedef struct product_size {
 /* Experts of rows, sorted. */
 typedef int expert_of(int row, int rows);
 
-enum { ROWS_MOST = 80, PARTS_MOST = 3 };
+enum { ROWS_MOST = 384, PARTS_MOST = 3 };
 
 typedef struct product {
     product_size s;
@@ -100,6 +103,33 @@ static inline cu_address send(product *p, const void *from, uint64_t bytes)
     return *at;
 }
 
+/* Each part by the kernel of many rows. */
+static inline int compute_many(const product *p, const qdecode_args *a, err *e)
+{
+    int rc = OK;
+    for (int i = 0; i < p->s.parts && !rc; i++) {
+        cuda_device d = {.q = device.q, .w = &device};
+        const product_part *part = &a->part[i];
+        const qmat_args q = {.of = {.bias = part->bias,
+                                    .y = part->y,
+                                    .table = a->table,
+                                    .n = part->n,
+                                    .cols = a->cols,
+                                    .x_cols = a->x_cols,
+                                    .head_rows = a->head_rows,
+                                    .live = a->live,
+                                    .rows = p->s.rows},
+                             .w = part->w,
+                             .x = a->x,
+                             .w_stride = part->stride,
+                             .x_stride = a->x_stride,
+                             .type = a->type,
+                             .factor = a->factor};
+        rc = cuda_prefill_start(&d, &p->w[i], &q, e);
+    }
+    return rc;
+}
+
 static inline void compute(product *p, int32_t used)
 {
     err e = {0};
@@ -130,7 +160,8 @@ static inline void compute(product *p, int32_t used)
         a.panels += (p->s.n + PANEL_ROWS - 1) / PANEL_ROWS;
     }
     for (int i = 0; i < p->s.parts && !p->counts; i++) define(p, i);
-    if (cuda_qdecode_launch(&device.q, &device.kernels, f->kind, (product_rows){p->s.rows, used}, &a, &e))
+    const product_rows rows = {p->s.rows, used};
+    if (by_many ? compute_many(p, &a, &e) : cuda_qdecode_launch(&device.q, &device.kernels, f->kind, rows, &a, &e))
         fail_msg("%s", e.msg);
     for (int i = 0; i < p->s.parts; i++) {
         if (cuda_fetch(&device.q, p->got, y[i], each, &e)) fail_msg("%s: %s", dtype_info[p->type].name, e.msg);
@@ -174,11 +205,13 @@ static inline int open_device(void **unused)
     void *lib = dlopen(path, RTLD_NOW);
     if (!lib) return fprintf(stderr, "%s\n", dlerror()), 1;
     instructions = dlsym(lib, "machine_warp_instructions");
+    wgmmas = dlsym(lib, "products_done");
     const cuda_driver *cu = cuda_driver_open(&why);
     if (!cu) return fprintf(stderr, "%s\n", why), 1;
     int rc = cuda_queue_open(&device.q, cu, 0, &e);
     if (!rc) rc = cuda_load_image(&device.q, "fast", &device.fast, &e);
     if (!rc) rc = cuda_product_load(&device, &e);
+    if (!rc && by_many) rc = cuda_prefill_load(&device, &e);
     if (rc) fprintf(stderr, "%s\n", e.msg);
     return rc;
 }
@@ -187,6 +220,8 @@ static inline int close_device(void **unused)
 {
     (void)unused;
     const int code = device.q.cu->cuModuleUnload(device.fast);
+    if (device.prefill) device.q.cu->cuModuleUnload(device.prefill);
+    if (device.wgmma) device.q.cu->cuModuleUnload(device.wgmma);
     cuda_queue_close(&device.q);
     return code;
 }

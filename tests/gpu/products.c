@@ -86,6 +86,8 @@ static void negate(double *m, int rows)
     for (int i = 0; i < rows * DEPTH_MOST; i++) m[i] = -m[i];
 }
 
+uint64_t products_done; /* by warps */
+
 static void carry_out(warp *w, const product *p)
 {
     const inst *in = p->in, *now = w->now;
@@ -115,6 +117,7 @@ static void carry_out(warp *w, const product *p)
         }
     w->now = now;
     free(a);
+    __atomic_fetch_add(&products_done, 1, __ATOMIC_RELAXED);
 }
 
 static bool together(warp *w, uint32_t mask)
@@ -212,8 +215,21 @@ static bool decode_multiply(decoder *d)
     return true;
 }
 
+/* setmaxnreg: how many registers a warp may use, which have no number here. */
+static bool decode_registers(decoder *d)
+{
+    if (!decode_word(d, "inc") && !decode_word(d, "dec")) decode_stop(d, "not known");
+    if (!decode_word(d, "sync") || !decode_word(d, "aligned") || !decode_word(d, "u32")) decode_stop(d, "not known");
+    decode_end(d, 1, 1);
+    const int64_t n = decode_number(d, &d->l->o[0]);
+    if (n < 24 || n > 256 || n % 8) decode_stop(d, "so many registers there are not");
+    decode_emit(d, fence)->flow = FLOW_SETS;
+    return true;
+}
+
 bool decode_products(decoder *d)
 {
+    if (!strcmp(d->word[0], "setmaxnreg")) return decode_registers(d);
     if (strcmp(d->word[0], "wgmma")) return false;
     if (!decode_word(d, "sync") || !decode_word(d, "aligned")) decode_stop(d, "not known");
     if (decode_word(d, "mma_async")) return decode_multiply(d);
