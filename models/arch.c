@@ -43,19 +43,25 @@ static bool key_holds(span key, const char *name, const json *file)
     return equal ? have == equal[1] - '0' : have > 0;
 }
 
+/* How a word of an arch line has to fit a name. */
+typedef struct fit {
+    const json *keyed; /* NULL, or keys after plus signs must hold in this file */
+    bool body;         /* not the class itself, but another one of the same network */
+} fit;
+
 /* Whether "llama" is `name`; with `keyed`, whether "llama+expert_count" is and all keys after plus signs hold. */
-static bool word_fits(span word, const char *name, const json *keyed)
+static bool word_fits(span word, const char *name, fit how)
 {
     span first = {0}, rest = word, key;
     split_next(&rest, '+', &first);
-    if (!keyed || !rest.n) return !keyed && (span_is(word, name) || is_body(word, name));
+    if (!how.keyed || !rest.n) return !how.keyed && (how.body ? is_body(word, name) : span_is(word, name));
     bool fits = span_is(first, name);
-    while (fits && split_next(&rest, '+', &key)) fits = key_holds(key, name, keyed);
+    while (fits && split_next(&rest, '+', &key)) fits = key_holds(key, name, how.keyed);
     return fits;
 }
 
 /* Whether the arch line of a built-in spec has the word "source:name": 1 or 0, or a negative code. */
-static int spec_lists(span text, const char *file, const char *source, const char *name, const json *keyed, err *e)
+static int spec_lists(span text, const char *file, const char *source, const char *name, fit how, err *e)
 {
     spec_file f;
     bool found = false;
@@ -67,23 +73,30 @@ static int spec_lists(span text, const char *file, const char *source, const cha
         size_t n = strlen(source);
         while (!found && split_next(&rest, ',', &part))
             found = part.n > n && memcmp(part.p, source, n) == 0 &&
-                    word_fits(span_of(part.p + n, part.n - n), name, keyed);
+                    word_fits(span_of(part.p + n, part.n - n), name, how);
     }
     spec_file_free(&f);
     return found;
 }
 
 /* As spec_lists, over all built-in specs; out gets the name. */
-static int find_arch(const char *source, const char *name, const json *keyed, char *out, size_t cap, err *e)
+static int find_word(const char *source, const char *name, fit how, char *out, size_t cap, err *e)
 {
     for (const embedded_file *f = embedded_files; f->name; f++) {
         size_t n = strlen(f->name);
         if (n < 5 || strcmp(f->name + n - 4, ".ini") != 0) continue;
-        int found = spec_lists(span_of(f->p, f->n), f->name, source, name, keyed, e);
+        int found = spec_lists(span_of(f->p, f->n), f->name, source, name, how, e);
         if (found > 0) snprintf(out, cap, "%.*s", (int)(n - 4), f->name);
         if (found) return found;
     }
     return 0;
+}
+
+/* The spec that has the name itself; else one that has another class of the same network. */
+static int find_arch(const char *source, const char *name, const json *keyed, char *out, size_t cap, err *e)
+{
+    int found = find_word(source, name, (fit){keyed, false}, out, cap, e);
+    return found || keyed ? found : find_word(source, name, (fit){NULL, true}, out, cap, e);
 }
 
 /* 1 when the chain of bases of the built-in spec `name` has `base` in it, else 0, or a negative code. */

@@ -189,6 +189,8 @@ static int build_head(builder *b)
     out = builder_op(b, take, "out", NULL, x, builder_width(b, x));
     if (out && !ready) p->hidden[p->n_layer] = out = run_formula(b, "final", "x", out, "final");
     if (out) out = b->bidirectional ? run_optional(b, key, "0", out, key) : run_formula(b, key, "head(x)", out, key);
+    if (!out && !b->e->code && output_is(b, "labels"))
+        err_set(b->e, ERR_SPEC, "%s: the class is one for tokens, but no labels of it are known here", b->s->file);
     if (!out && b->e->code) return b->e->code;
     if (out) {
         p->entries[ENTRY_HEAD].op0 = op0;
@@ -215,8 +217,7 @@ static int build_pooled(builder *b, const char *key, int entry)
     if (!formula_of(b, key) || (scores && !asked && (!encoder || output_is(b, "labels")))) return OK;
     ref out = run_optional(b, key, NULL, x, key);
     if (!out && !b->e->code && asked)
-        err_set(b->e, ERR_SPEC, "%s: the class is one for texts, but the file has no head that scores them",
-                b->s->file);
+        err_set(b->e, ERR_SPEC, "%s: the class is one for texts, but no scores of it are known here", b->s->file);
     if (!out) return b->e->code;
     if (p->tensors[out].axis != AXIS_SEQ)
         return err_set(b->e, ERR_SPEC, "%s: %s gives a row for each token: pool(x) makes one of them", b->s->file, key);

@@ -73,8 +73,9 @@ static int read_ids(const engine *g, const eval_flags *f, token_list *out, err *
     return rc;
 }
 
-static int read_decoder_ids(const engine *g, const eval_flags *f, token_list *out, err *e)
+static int read_decoder_ids(const engine *g, const eval_flags *f, const token_list *enc, token_list *out, err *e)
 {
+    if (!f->decoder_ids && engine_describe(g)->n_label) return engine_shifted_ids(g, enc->id, enc->n, false, out, e);
     return f->decoder_ids ? ids_parse(out, f->decoder_ids, e) : engine_decoder_ids(g, NULL, out, e);
 }
 
@@ -309,7 +310,7 @@ static int read_input(const engine *g, eval_kind kind, const eval_flags *f, toke
                        kind_name[kind]);
     if (kind >= EVAL_DIVERGENCE && f->file && !engine_describe(g)->generates) return OK; /* read line by line */
     int rc = read_ids(g, f, pair ? enc : ids, e);
-    return rc || !pair ? rc : read_decoder_ids(g, f, ids, e);
+    return rc || !pair ? rc : read_decoder_ids(g, f, enc, ids, e);
 }
 
 static int run_eval(const invocation *v, err *e)

@@ -1,5 +1,6 @@
 /* queue.c - the engine as other threads see it: adds, cancels and pauses queries, waits, counts. */
 #include "engine/beam.h"
+#include "engine/decoder_prompt.h"
 #include "engine/engine_state.h"
 
 #include "base/cond.h"
@@ -106,15 +107,31 @@ static int add_bans(const engine *g, query *q, int32_t **memory, err *e)
     return OK;
 }
 
+/* A text that an encoder-decoder scores is read by both parts. `shifted`: to be freed once the ids were copied. */
+static int read_twice(const engine *g, query *q, token_list *shifted, err *e)
+{
+    if (!q->pooled || !g->info.n_enc_vocab || q->n_enc) return OK;
+    int rc = engine_shifted_ids(g, q->ids, q->n_ids, true, shifted, e);
+    q->enc_ids = q->ids;
+    q->n_enc = q->n_ids;
+    q->ids = shifted->id;
+    q->n_ids = shifted->n;
+    q->types = NULL;
+    return rc;
+}
+
 int engine_add_query(engine *g, const query *q, uint64_t *id, err *e)
 {
     session *s;
     int32_t *bad = NULL;
+    token_list shifted = {0};
     query own = *q;
-    int rc = query_check(g, q, e);
+    int rc = read_twice(g, &own, &shifted, e);
+    if (!rc) rc = query_check(g, &own, e);
     if (!rc && !q->pooled && q->beams < 2) rc = add_bans(g, &own, &bad, e);
     if (!rc) rc = session_new(&s, &own, g->prog, g->info.ctx, e);
     mem_free(bad);
+    token_list_free(&shifted);
     if (rc) return rc;
     s->greedy = sampler_is_argmax(&q->sample) && q->beams < 2 && !q->n_bias && !q->n_allowed && !own.n_bad &&
                 !q->constraint && q->n_logprobs < 0 && q->min_tokens < 1;

@@ -45,6 +45,7 @@ class Case:
     auto: str = ""                 # class that makes an encoder and so says what is compared (oracle_encoders.py)
     pool: str = "mean"             # of a model without a head: which rows make the vector of a text
     dense: tuple = ()              # (width, activation) of Dense modules behind the pooling
+    ended: bool = False            # each text has an end token; not its last
     padded: bool = False           # the text of 40 tokens ends with two of padding
     embed: float = 1.0             # factor on the drawn token embeddings, where the family itself scales them up
     own_head: bool = False         # the head is not the token table, whatever the configuration says

@@ -3,6 +3,7 @@ from oracle_cases import BIASES, Table, pattern, rope
 
 MASKED, SCORED, BARE = "AutoModelForMaskedLM", "AutoModelForSequenceClassification", "AutoModel"
 LANGUAGE = "AutoModelForCausalLM"      # of decoders that see later tokens
+ENCODER = "AutoModelForTextEncoding"   # an encoder-decoder's encoder alone
 TOKENS, SPANS = "AutoModelForTokenClassification", "AutoModelForQuestionAnswering"
 # Softmax removes what adds the same to all scores of a query.
 KEY_BIAS = ("key.bias", "k_lin.bias", "attn.k.bias", "k_proj.bias")

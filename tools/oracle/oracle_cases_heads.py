@@ -10,7 +10,7 @@ import oracle_cases_enc
 import oracle_cases_encdec
 import oracle_cases_moe
 from oracle_cases import Table, changed
-from oracle_cases_enc import BARE, KEY_BIAS, LANGUAGE, SCORED, SPANS, TOKENS, UNUSED, labels
+from oracle_cases_enc import BARE, ENCODER, KEY_BIAS, LANGUAGE, SCORED, SPANS, TOKENS, UNUSED, labels
 
 CASES = Table()
 SOURCES = [m.CASES for m in (oracle_cases, oracle_cases_dense, oracle_cases_moe, oracle_cases_enc,
@@ -23,7 +23,7 @@ def source(name):
 
 
 def head(name, base, auto, **more):
-    case = replace(source(base), auto=auto, quiet=KEY_BIAS + UNUSED + more.pop("quiet", ()))
+    case = replace(source(base), auto=auto, own_head=False, quiet=KEY_BIAS + UNUSED + more.pop("quiet", ()))
     CASES[name] = changed(case, {**(labels(5) if auto == TOKENS else labels(3) if auto == SCORED else {}), **more,
                                  "auto": auto})
 
@@ -66,3 +66,13 @@ head("qwen2-uncausal-base", "qwen2", BARE, is_causal=False)
 head("bert-dense", "bert", BARE, dense=((37, "Tanh"), ("dim", "Identity")))
 head("gemma3-dense", "gemma3", BARE, dense=((90, "Identity"), ("dim", "Identity")), **TWO_WAYS)
 head("qwen3-dense", "qwen3", BARE, pool="last", dense=(("dim", "ReLU"),))
+
+# encoder-decoders: a text head reads the last end token, which is the last but one of each text; and encoders alone
+for name in ("bart", "t5", "t5-gated", "umt5", "mt5"):
+    head(f"{name}-texts", name, SCORED, ended=True, eos_token_id=2)
+for name in ("bart", "t5", "umt5"):
+    heads(name, "spans")
+for name in ("t5", "t5-gated", "mt5", "umt5"):
+    spec = "t5_encoder" if name.startswith("t5") else "mt5_encoder"
+    head(f"{name}-encoder", name, ENCODER, spec=spec)
+    heads(name, "tokens", spec=spec)

@@ -12,7 +12,7 @@ import tempfile
 
 import numpy as np
 
-from oracle_cases_enc import BARE, SCORED
+from oracle_cases_enc import BARE, ENCODER, SCORED
 
 TIMEOUT = 120
 CONTEXT = "100"     # more than any test needs; a dynamic rotation says less
@@ -48,7 +48,7 @@ def result_of(binary, folder, *model, flags=()):
     given = ("--ids", enc, "--decoder-ids", ids) if has_encoder(folder) else ("--ids", ids)
     with tempfile.TemporaryDirectory() as tmp:
         out = os.path.join(tmp, "out.npy")
-        if facts["what"] not in (SCORED, BARE):
+        if facts["what"] not in (SCORED, BARE, ENCODER):
             run(binary, "eval", "logits", *common, *given, "-o", out)
             return np.load(out)
         all_ids, scores = read(folder, "ids.json"), ["--scores"] if facts["what"] == SCORED else []

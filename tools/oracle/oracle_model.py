@@ -295,6 +295,8 @@ def draw_case(name, size=FULL, dtype=None, over=None, through=None):
         model = make_model(case, size, vocab, over or {})
         encoders.redraw(model, 1000 + len(name))
         ids = np.random.default_rng(7).integers(3, vocab, size.tokens).tolist()
+        if case.ended:
+            ids[0] = ids[1] = ids[15] = ids[38] = model.config.eos_token_id
         if case.padded:
             ids[38:40] = [model.config.pad_token_id] * 2
         return rounded(model, through), ids, [], 0.0
