@@ -13,7 +13,7 @@
 #pragma once
 #include "cuda/qmany.cuh"
 
-enum { WG_CONSUMERS = 3, WG_PRODUCERS = 128, WG_STAGES = 4, WG_AHEAD = 2, WG_LOTS = WG_OUTPUTS / 64 };
+enum { WG_CONSUMERS = 3, WG_PRODUCERS = 128, WG_STAGES = 4, WG_AHEAD = 2, WG_RAWS = 4, WG_LOTS = WG_OUTPUTS / 64 };
 
 /* What a block has of 64 columns. Of two levels scale is d, base is dmin. Of rows r and r + 1 (r even) a pair is both
  * scales, then act_part.scaled_sum, or of two levels both of the neg_subsums of 32 columns. */
@@ -44,7 +44,7 @@ template <class K> struct wg_raw {
 /* Of a swizzle of 64 bytes eight lines of 64 are a unit. */
 template <class K> struct wg_room {
     struct __align__(512) { wg_stage<K> at; } stage[WG_STAGES];
-    wg_raw<K> raw[WG_AHEAD + 1];
+    wg_raw<K> raw[WG_RAWS];
     uint64_t full[WG_STAGES], empty[WG_STAGES]; /* barriers */
     int8_t level[K::picks ? 256 : 16];
 };
@@ -91,12 +91,6 @@ __device__ __forceinline__ int wg_thread()
 __device__ __forceinline__ int wg_producer() { return wg_thread() - WG_CONSUMERS * 128; }
 __device__ __forceinline__ int wg_output(int tid) { return tid / 64 * 32 + tid % 32; }
 
-/* Eight bytes that come while others are multiplied. */
-__device__ __forceinline__ void wg_copy(void *to, const void *from)
-{
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(wg_address(to)), "l"(from) : "memory");
-}
-
 /* What a producer has of a run of rows: its piece of the first row, and its scale. */
 struct wg_rows {
     const uint8_t *x;
@@ -104,19 +98,34 @@ struct wg_rows {
     int n, sums;        /* sums: where these begin */
 };
 
+/* Copies of 16 bytes; of 8 where rows do not begin at multiples of 16. */
+__device__ __forceinline__ bool wg_wide(const qmat_args &a) { return (((uintptr_t)a.x | a.x_stride) & 15) == 0; }
+template <int BYTES> __device__ __forceinline__ void wg_copy(uint32_t to, const void *from)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(BYTES) : "memory");
+}
+template <int BYTES, int ROWS> __device__ __forceinline__ void wg_copy_rows(const wg_rows &b, uint64_t stride, int tid, uint8_t *to)
+{
+    constexpr int pieces = PANEL_K / BYTES, step = WG_PRODUCERS / pieces; /* a multiple of 8 rows: at the same place there */
+    const uint32_t place = wg_address(to + many_at(tid / pieces, tid % pieces * BYTES));
+    const uint8_t *x = b.x;
+#pragma unroll(BYTES == 16 ? ROWS / step : 1)
+    for (int i = 0; i < ROWS / step; i++, x += step * stride)
+        if (tid / pieces + step * i < b.n) wg_copy<BYTES>(place + step * i * PANEL_K, x);
+}
+
 /* Asks for the rows' part of a tile, and goes on to the next. */
-template <class K, int HALF> __device__ __forceinline__ void wg_bring_rows(wg_rows &b, uint64_t stride, wg_stage<K> *to)
+template <class K, int HALF> __device__ __forceinline__ void wg_bring_rows(wg_rows &b, const qmat_args &a, wg_stage<K> *to)
 {
     const int tid = wg_producer();
     constexpr int scales = PANEL_K / K::act;
-    const uint8_t *x = b.x;
-#pragma unroll 1
-    for (int r = tid / 8; r < b.n; r += WG_PRODUCERS / 8, x += WG_PRODUCERS / 8 * stride) wg_copy(to->x + many_at(r, tid % 8 * 8), x);
+    if (wg_wide(a)) wg_copy_rows<16, wg_stage<K>::rows>(b, a.x_stride, tid, to->x);
+    else wg_copy_rows<8, wg_stage<K>::rows>(b, a.x_stride, tid, to->x);
     b.x += PANEL_K;
     if constexpr (HALF == 1) { /* the other warps have scales of outputs */
         const float *scale = b.scale;
 #pragma unroll 1
-        for (int r = wg_output(tid); r < b.n; r += 64, scale += 16 * stride) {
+        for (int r = wg_output(tid); r < b.n; r += 64, scale += 16 * a.x_stride) {
 #pragma unroll
             for (int act = 0; act < scales; act++) {
                 uint32_t *pair = &to->pair[act][r / 2][r % 2];
@@ -186,7 +195,8 @@ template <class K, int HALF> __device__ __forceinline__ void wg_produce(const qm
     uint32_t tile = 0;
     many_runs<K, wg_stage<K>::rows, WG_OUTPUTS>(a, [&](const many_block &b, int, int) {
         const int tid = wg_producer(), first = wg_output(tid);
-        wg_rows rows = {.x = b.x + (uint64_t)(tid / 8) * a.x_stride + tid % 8 * 8,
+        const int piece = wg_wide(a) ? 16 : 8, pieces = PANEL_K / piece;
+        wg_rows rows = {.x = b.x + (uint64_t)(tid / pieces) * a.x_stride + tid % pieces * piece,
                         .scale = (const float *)((const uint8_t *)b.x_scale + (uint64_t)first * a.x_stride),
                         .n = b.rows,
                         .sums = (int)(K::two ? 3 * b.blocks + 2 * b.block0 : b.blocks)};
@@ -195,10 +205,10 @@ template <class K, int HALF> __device__ __forceinline__ void wg_produce(const qm
         wg_part p = {.panel = b.panels + (uint64_t)(first / PANEL_ROWS) * a.w_stride};
         p.lots = left >= WG_OUTPUTS ? WG_LOTS : left <= 0 ? 0 : min((int)(left + 63) / 64, (int)WG_LOTS);
         for (int t = -WG_AHEAD; t < tiles + WG_AHEAD; t++) {
-            wg_raw<K> *raw = room->raw + (t + WG_AHEAD) % (WG_AHEAD + 1);
+            wg_raw<K> *raw = room->raw + (t + WG_AHEAD) % WG_RAWS;
             if (t >= 0 && t < tiles) {
                 wg_wait(&room->empty[tile % WG_STAGES], wg_parity(tile) ^ 1); /* at first there is no turn before */
-                wg_bring_rows<K, HALF>(rows, a.x_stride, &room->stage[tile % WG_STAGES].at);
+                wg_bring_rows<K, HALF>(rows, a, &room->stage[tile % WG_STAGES].at);
             }
             __syncwarp(); /* tails are of the whole warp: all have unpacked the one before */
             if (t + WG_AHEAD < tiles) wg_bring_outputs<K, HALF>(p, a.w_stride, t + WG_AHEAD, tiles, raw);
@@ -207,7 +217,7 @@ template <class K, int HALF> __device__ __forceinline__ void wg_produce(const qm
             if (t >= WG_AHEAD) wg_hand_over(&room->full[(tile - WG_AHEAD + (t < tiles ? 0 : t - tiles)) % WG_STAGES]);
             if (t < 0 || t >= tiles) continue;
             __syncwarp(); /* and see what all have brought */
-            wg_unpack<K, HALF>(p, t, tiles, a.factor, room->raw + t % (WG_AHEAD + 1), room->level, &room->stage[tile++ % WG_STAGES].at);
+            wg_unpack<K, HALF>(p, t, tiles, a.factor, room->raw + t % WG_RAWS, room->level, &room->stage[tile++ % WG_STAGES].at);
         }
     });
 }
@@ -328,12 +338,17 @@ template <class K> __device__ __forceinline__ void wg_consume(const qmat_args &a
             else wg_chain(s, group, out, t, d, y);
             wg_arrive(&room->empty[tile % WG_STAGES]);
         }
-        const int again = wg_thread(), t2 = again % 4 * 2, first = again / 32 * 16 + again % 32 / 4;
+        const int again = wg_thread(), first = again % 4 * 2;
+        const int64_t n = a.of.n, o = b.n0 + again / 32 * 16 + again % 32 / 4;
+        const bool has[2] = {o < n, o + 8 < n}, biased = a.of.bias != NULL;
+        float bias[2] = {}, *to = a.of.y + (row0 + first) * n + o;
+        for (int i = 0; i < 2; i++)
+            if (biased && has[i]) bias[i] = a.of.bias[expert * n + o + 8 * i];
 #pragma unroll
         for (int c = 0; c < rows / 2; c++) {
-            const int row = c / 4 * 8 + t2 + c % 2;
-            const int64_t o = b.n0 + first + c / 2 % 2 * 8;
-            if (row < b.rows && o < a.of.n) a.of.y[(int64_t)(row0 + row) * a.of.n + o] = many_biased(a, expert, o, y[c]);
+            const int row = c / 4 * 8 + c % 2;
+            const float v = y[c];
+            if (first + row < b.rows && has[c / 2 % 2]) to[row * n + c / 2 % 2 * 8] = biased ? v + bias[c / 2 % 2] : v;
         }
     });
 }

@@ -61,8 +61,8 @@ CARDS = (H200, card_by_vendor("H100 SXM", 80e9, 3.35e12, 132, 1.98e9, 1979e12, 9
          card_by_vendor("RTX 4090", 24e9, 1.008e12, 128, 2.52e9, 660.6e12, 165.2e12))
 
 # Bits a weight; bytes of a row's activations for 64 columns; columns of a sum; lane-instructions a weight at 32 rows
-# (PTX, counted), and of the prefill kernel for 128 sums (SASS of its loop for sm_90a).
-TYPES = {"q4_b64": (4.5, 72, 64, 5.82, 1780), "q8_0": (8.5, 80, 32, 6.99, 982), "f16": (16, 0, 0, 0, 0)}
+# (PTX, counted), and for 128 sums of the prefill kernels by warps and by warpgroups (SASS of their loops for sm_90a).
+TYPES = {"q4_b64": (4.5, 72, 64, 5.82, 1780, 881), "q8_0": (8.5, 80, 32, 6.99, 982, 624), "f16": (16, 0, 0, 0, 0, 0)}
 # Bytes of a key and value at heads of 128; lane-instructions for them at one row, and of a score in prefill (counted).
 CACHES = {"i16": (516, 1937, 289), "q8": (272, 1500, 237), "f16": (512, 6971, 1447)}
 KEYS = 128        # behind each sequence where nothing else is said
@@ -108,7 +108,7 @@ class Way:
     brings_once: bool = False  # a multiprocessor brings rows once, not each block of threads
     ring: bool = False         # floats and caches go through one too
     many_from: int = 33        # rows from which on products are the prefill kernel's: MANY of cuda_prefill.c
-    many: tuple = ()           # lane-instructions and rate of that kernel
+    many: tuple = ()           # lane-instructions, rate and outputs of a block of that kernel
 
     def start(self, card):
         return 1e-6 * (self.launch + card.gap - H200.gap)
@@ -161,7 +161,7 @@ def blocks_of(panels, row_blocks, processors, warps=8):
 
 def product(card, kind, outputs, columns, rows, experts=1.0, way=TODAY):
     """A product as qdecode.cuh does it, by 1, 8 or 32 rows, fmatmul.cuh, by 8, or qprefill.cuh."""
-    bits, row_bytes, _, lanes32, _ = TYPES[kind]
+    bits, row_bytes, _, lanes32, *_ = TYPES[kind]
     weights = outputs * columns * experts
     if kind == "f16":
         return way.start(card) + way.read(card, 2 * weights * -(-rows // 8), ring=False)
@@ -194,10 +194,13 @@ def decode(card, model, kind, rows, keys=KEYS, way=TODAY):
 
 
 def many_rows(card, kind, outputs, columns, rows, experts, way):
-    """Packed matrices times many rows (qprefill.cuh): blocks of 128 × 128, one a multiprocessor at a time."""
-    size, (lanes, tensor) = TYPES[kind][2], way.many or (TYPES[kind][4], card.mma)
-    waves = -(-experts * -(-rows // 128) * -(-outputs // 128) // card.processors)
-    sums = 128 * columns / size * waves * card.processors  # times 128
+    """Packed matrices times many rows: blocks of 128 rows, one a multiprocessor at a time, by 192 outputs where there
+    is wgmma (qwgmma.cuh; not for few rows of many experts: WG_OF_EXPERT), else by 128 (qprefill.cuh)."""
+    warpgroups = card.wgmma and (experts == 1 or rows >= 32)
+    today = (TYPES[kind][5], card.wgmma, 192) if warpgroups else (TYPES[kind][4], card.mma, 128)
+    size, (lanes, tensor, block) = TYPES[kind][2], way.many or today
+    waves = -(-experts * -(-rows // 128) * -(-outputs // block) // card.processors)
+    sums = block * columns / size * waves * card.processors  # times 128
     return way.start(card) + compute(card, sums * 2 * 128 * size, sums * lanes, tensor)
 
 
@@ -315,9 +318,11 @@ def changes_tables():
     out = table(("decode of 7 B, shares", "q4_b64", "8 sequences", "64", "q8_0", "f16"), rows)
     rows = [(name, *(figure(2048 / prefill(H200, LLAMA7, kind, 2048, True, Way(many=of)))
                      for kind, of in zip(("q4_b64", "q8_0"), many)))
-            for name, many in (("as it is", ((), ())),
-                               ("instructions of the loop by mma.sync", ((698, H200.mma), (477, H200.mma))),
-                               ("wgmma, three by turns", ((512, H200.wgmma), (384, H200.wgmma))))]
+            for name, many in (("by warps: `qprefill.cuh`", ((1780, H200.mma, 128), (982, H200.mma, 128))),
+                               ("as it is: `qwgmma.cuh`", ((), ())),
+                               ("and 128 outputs a block", ((881, H200.wgmma, 128), (624, H200.wgmma, 128))),
+                               ("and the instructions of the measured loop",
+                                ((512, H200.wgmma, 128), (384, H200.wgmma, 128))))]
     return out + table(("prefill of 2048, 7 B, tokens/s", "q4_b64", "q8_0"), rows)
 
 
