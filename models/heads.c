@@ -6,13 +6,23 @@
 
 #include <stdio.h>
 
-/* The name of the class; of a GGUF file with pooling_type 4, "rank", one that scores texts. */
+/* The name of the class; of a GGUF file one that fits its pooling_type: 1 to 3 makes vectors, 4, "rank", scores. */
 static const char *class_of(const ckpt *c, const json *config)
 {
     char key[160];
     if (config || !ckpt_describes_itself(c)) return json_str(json_first(json_get(config, "architectures")), "");
     snprintf(key, sizeof key, "%.120s.pooling_type", ckpt_arch(c));
-    return json_int(json_get(ckpt_config(c), key), 0) == 4 ? "ForSequenceClassification" : "";
+    const int64_t type = json_int(json_get(ckpt_config(c), key), 0);
+    return type == 4 ? "ForSequenceClassification" : type > 0 ? "Model" : "";
+}
+
+/* As a key, and as a name that expressions of the spec can ask for. */
+static int put_output(spec *s, const char *output, err *e)
+{
+    char word[20];
+    snprintf(word, sizeof word, "\"%s\"", output);
+    const int rc = spec_put(s, "network", "output", output, e);
+    return rc ? rc : spec_put(s, "config", "output_kind", word, e);
 }
 
 int heads_apply(spec *s, const ckpt *c, const json *config, err *e)
@@ -28,7 +38,6 @@ int heads_apply(spec *s, const ckpt *c, const json *config, err *e)
                  {"ForQuestionAnswering", "labels"}};
     if (spec_find(s, "network", "output")) return OK;
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-        if (str_ends(cls, heads[i].end))
-            return heads[i].output ? spec_put(s, "network", "output", heads[i].output, e) : OK;
+        if (str_ends(cls, heads[i].end)) return heads[i].output ? put_output(s, heads[i].output, e) : OK;
     return OK;
 }

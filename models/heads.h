@@ -1,6 +1,6 @@
 /* heads.h - which head a model has, by the name of its class: `XModel` has none, `XForSequenceClassification` one for
  * texts, `XForTokenClassification` and `XForQuestionAnswering` one for tokens. It becomes the key `output` of
- * [network]; a spec that has the key decides itself. */
+ * [network], and the name `output_kind` of [config]; a spec that has the key decides itself. */
 #pragma once
 #include "base/json.h"
 #include "io/ckpt.h"

@@ -379,10 +379,33 @@ static void dense_modules(void **state)
     buf_free(&text);
 }
 
+/* A GGUF file says by its pooling_type and attention.causal what its states are for. */
+static void gguf_files(void **state)
+{
+    (void)state;
+    static const char line[] = "[5,6,7,8,9]\n";
+    static const char *const all[][2] = {{"llama-texts", "--scores"}, {"qwen3-base", ""}, {"qwen2-uncausal-base", ""}};
+    make_folder("bert-bare");
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const char *name = all[i][0], *flag = all[i][1];
+        assert_int_equal(run(line, "export --model tests/vectors/encoders/%s -o %s/x.gguf", name, folder), 0);
+        assert_int_equal(run(line, "embed --model tests/vectors/encoders/%s --jsonl %s", name, flag), 0);
+        buf text = {0};
+        buf_add(&text, out.p, out.n);
+        assert_true(text.n > 10);
+        assert_int_equal(run(line, "embed --model %s/x.gguf --jsonl %s", folder, flag), 0);
+        assert_true(out.n == text.n && !memcmp(out.p, text.p, text.n));
+        assert_int_equal(run(line, "run --model %s/x.gguf --ids 5 --output ids", folder), 2);
+        buf_free(&text);
+    }
+    put("x.gguf", NULL);
+    remove_folder();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(files_spec_and_flags), cmocka_unit_test(what_is_not_supported),
-                                       cmocka_unit_test(lengths_and_prompts), cmocka_unit_test(commands),
-                                       cmocka_unit_test(dense_modules)};
+                                       cmocka_unit_test(lengths_and_prompts),  cmocka_unit_test(commands),
+                                       cmocka_unit_test(dense_modules),        cmocka_unit_test(gguf_files)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
