@@ -17,8 +17,12 @@
 
 enum { ROUND_TRIPS_MIN = 77 };
 
-/* Families that are others' in GGUF, and come back under those names: GPT-J's and Llama's. */
-static bool changes_names(const char *name) { return strcmp(name, "codegen") == 0 || strcmp(name, "yi") == 0; }
+/* Families that are others' in GGUF, and come back under those names: GPT-J's and Llama's; and text models inside
+ * others, which come back alone. */
+static bool changes_names(const char *name)
+{
+    return strcmp(name, "codegen") == 0 || strcmp(name, "yi") == 0 || strncmp(name, "wrapped-", 8) == 0;
+}
 
 static model *open_at(const char *path, err *e)
 {

@@ -20,7 +20,7 @@ typedef struct options {
     rope_options rope;
     score_bias_options score;
     bool sinks, gate, clip_normed;
-    double log_scale, log_scale_every;
+    double log_scale, log_scale_every, log_scale_from;
 } options;
 
 static const param rows[] = {
@@ -56,8 +56,10 @@ static const param rows[] = {
     ROW(gate, PARAM_BOOL, .otherwise = "false",
         .doc = "gates the output by the sigmoid of a projection of the input (arXiv 2505.06708)"),
     ROW(log_scale, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e6,
-        .doc = "scales queries by 1 + log_scale * log(1 + floor((position + 1) / log_scale_every)); 0 = off"),
+        .doc =
+            "scales queries by 1 + log_scale * log(1 + floor((position + log_scale_from) / log_scale_every)); 0 = off"),
     ROW(log_scale_every, PARAM_FLOAT, .otherwise = "8192", .min = 1, .max = 1e9, .doc = "see log_scale"),
+    ROW(log_scale_from, PARAM_FLOAT, .otherwise = "1", .min = 0, .max = 1e9, .doc = "see log_scale"),
 };
 static const module_weight weights[] = {
     {"q", "[heads * head_dim, dim]", "queries"},
@@ -106,7 +108,8 @@ static ref log_scale(builder *b, const call *c, ref q)
     if (o->log_scale == 0) return q;
     float *by = mem_array((size_t)b->ctx, sizeof *by);
     if (!by) return err_memory(b->e, c->where), 0;
-    for (int i = 0; i < b->ctx; i++) by[i] = (float)(1 + o->log_scale * log1p(floor((i + 1.0) / o->log_scale_every)));
+    for (int i = 0; i < b->ctx; i++)
+        by[i] = (float)(1 + o->log_scale * log1p(floor((i + o->log_scale_from) / o->log_scale_every)));
     ref table = builder_const(b, c->path, "log_scale", by, b->ctx, 1);
     mem_free(by);
     op e = {.kind = OP_EMBED, .in = {table}, .u.embed.by = EMBED_BY_POSITION};

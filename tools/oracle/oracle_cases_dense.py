@@ -84,3 +84,5 @@ like("hyperclovax-pre", "hyperclovax", logits_scaling=0.8, use_post_norm=False, 
 case("cwm", "CwmConfig", "cwm", llama, num_hidden_layers=5, sliding_window=WINDOW, rope_parameters=llama3)
 case("granite-swa", "GraniteSWAConfig", "granite_swa", granite, num_hidden_layers=5, sliding_window=WINDOW,
      layer_rope_theta=[700.0, 0, 300.0, 700.0, 900.0], pad_token_id=0, **TIED)
+case("ministral3", "Ministral3Config", "ministral3", llama, rope_parameters=lambda s: yarn(
+    s, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.3))

@@ -87,6 +87,17 @@ def kernels(name, w, c):
     return w[:, 0] if name.endswith("conv.conv.weight") else w
 
 
+def apart(name, w, c):
+    """Ling 1 has q, k, v in one tensor, its files three."""
+    if "query_key_value" not in name:
+        return experts(plain)(name, w, c)
+    size = c.hidden_size // c.num_attention_heads
+    rows = np.cumsum([c.num_attention_heads * size, c.num_key_value_heads * size])
+    layer = f"model.layers.{name.split('.')[2]}.self_attn."
+    return [(f"{layer}{part}_proj.weight", LLAMA(f"{part}_proj.weight", x, c))
+            for part, x in zip("qkv", np.split(w, rows))]
+
+
 def theta(value=10000.0, **more):
     return lambda s: dict(rope_parameters=rope(value, **more))
 
@@ -168,11 +179,22 @@ FILES = {
         rope_parameters=yarn(s, mscale=0.7, mscale_all_dim=0.7)), experts(plain)),
     "deepseek2-lite":   ("deepseek2", lambda s: dict(first_k_dense_replace=1, attention_bias=False), experts(plain)),
     "deepseek3":        ("deepseek2", None, experts(plain)),
+    "ministral3":       ("mistral3", None, LLAMA),
+    "llama4":           ("llama4", lambda s: dict(
+        num_local_experts=16, attention_chunk_size=8192, no_rope_layer_interval=4, num_hidden_layers=4,
+        floor_scale=8192, attn_scale=0.1), experts(plain)),
+    "minimax-m2":       ("minimax-m2", None, experts(plain)),
+    "afmoe":            ("afmoe", lambda s: dict(num_hidden_layers=5, layer_types=pattern(5, 4)), experts(plain)),
+    "exaone-moe":       ("exaone-moe", None, experts(plain)),
+    "phimoe":           ("phimoe", lambda s: dict(sliding_window=None, router_jitter_noise=0.01), experts(plain)),
+    "hunyuan-moe":      ("hunyuan-moe", None, experts(plain)),
+    "bailing":          ("bailingmoe", None, apart),
+    "bailing2":         ("bailingmoe2", None, experts(plain)),
     "lfm2":             ("lfm2", None, kernels),
     "lfm2-moe":         ("lfm2moe", None, experts(kernels)),
 }
 # converted from the family's own tensors, others from transformers' class
-AS_PUBLISHED = ("chatglm", "jais", "openelm")
+AS_PUBLISHED = ("chatglm", "jais", "openelm", "bailing", "bailing2")
 
 
 def kv_heads(c, arch):
@@ -201,7 +223,8 @@ def write_keys(w, model, arch):
         w.add_head_count_kv([0 if kind == "conv" else c.num_key_value_heads for kind in c.layer_types])
         w.add_shortconv_l_cache(c.conv_L_cache)
     else:
-        w.add_feed_forward_length(first(c, "intermediate_size", "n_inner", "ffn_hidden_size", "d_ff") or 4 * dim)
+        w.add_feed_forward_length(first(c, "intermediate_size_mlp", "intermediate_size", "n_inner", "ffn_hidden_size",
+                                        "d_ff") or 4 * dim)
         w.add_head_count(heads)
         w.add_head_count_kv(kv_heads(c, arch))
     w.add_vocab_size(c.vocab_size)
@@ -238,6 +261,9 @@ def write_rope(w, c, arch, size):
     if "beta_fast" in rope_set:
         w.add_rope_scaling_yarn_beta_fast(rope_set["beta_fast"])
         w.add_rope_scaling_yarn_beta_slow(rope_set["beta_slow"])
+    if arch == "mistral3":
+        w.add_rope_scaling_yarn_log_mul(rope_set["mscale_all_dim"])
+        w.add_attn_temperature_scale(rope_set["llama_4_scaling_beta"])
     if kind in ("yarn", "longrope"):
         w.add_rope_scaling_orig_ctx_len(rope_set["original_max_position_embeddings"])
     if kind == "longrope":
@@ -289,9 +315,14 @@ def write_extras(w, model, arch):
             value = value(c) if callable(value) else getattr(c, value)
             if value is not None:
                 getattr(w, "add_" + key)(value)
-    if arch in ("olmo2", "exaone4") and getattr(c, "sliding_window", None):
+    if arch in ("olmo2", "exaone4", "exaone-moe", "afmoe") and getattr(c, "sliding_window", None):
         w.add_sliding_window(c.sliding_window)
         w.add_sliding_window_pattern([kind == "sliding_attention" for kind in c.layer_types])
+    if arch == "bailingmoe":
+        w.add_expert_shared_count(2)
+        w.add_leading_dense_block_count(0)
+        w.add_expert_weights_norm(True)
+        w.add_expert_weights_scale(1.0)
     if arch == "apertus":
         w.add_xielu_alpha_p([p.item() for n, p in model.named_parameters() if n.endswith("act_fn.alpha_p")])
         w.add_xielu_alpha_n([p.item() for n, p in model.named_parameters() if n.endswith("act_fn.alpha_n")])

@@ -19,7 +19,9 @@ def interleaved(name, w):
 def experts(change):
     """Splits what transformers keeps fused, under the names of the map; other tensors by `change`."""
     def split(name, w, c):
-        turned = c.model_type == "gpt_oss"
+        turned = c.model_type in ("gpt_oss", "llama4_text")
+        if ".experts.gate_up_proj" in name and c.model_type == "llama4_text":
+            return [named(n, p) for n, p in halves(name, w.swapaxes(1, 2))]
         if ".experts.gate_up_proj" in name:
             return [named(n, p) for n, p in (interleaved if turned else halves)(name, w)]
         if ".experts.down_proj" in name:
@@ -63,7 +65,7 @@ def write_expert_keys(w, c):
     if count is None:
         return
     w.add_expert_count(count)
-    w.add_expert_used_count(c.num_experts_per_tok)
+    w.add_expert_used_count(c.moe_topk if c.model_type == "hunyuan_v1_moe" else c.num_experts_per_tok)
     if first(c, "moe_intermediate_size"):
         w.add_expert_feed_forward_length(c.moe_intermediate_size)
     elif c.model_type == "gpt_oss":
@@ -79,6 +81,19 @@ def write_expert_keys(w, c):
         w.add_expert_weights_norm(bool(c.norm_topk_prob))
         sigmoid = c.model_type != "deepseek_v2"
         w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID if sigmoid else gguf.ExpertGatingFuncType.SOFTMAX)
+    if c.model_type in ("minimax_m2", "llama4_text", "hunyuan_v1_moe"):
+        w.add_expert_feed_forward_length(c.intermediate_size)
+    if c.model_type in ("minimax_m2", "afmoe", "exaone_moe"):
+        w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    if c.model_type == "llama4_text":
+        w.add_interleave_moe_layer_step(c.interleave_moe_layer_step)
+    if c.model_type == "hunyuan_v1_moe":
+        w.add_expert_shared_count(1)
+    if c.model_type in ("afmoe", "exaone_moe"):
+        w.add_expert_shared_count(c.num_shared_experts)
+        w.add_leading_dense_block_count(first(c, "num_dense_layers", "first_k_dense_replace"))
+        w.add_expert_weights_scale(first(c, "route_scale", "routed_scaling_factor"))
+        w.add_expert_weights_norm(bool(first(c, "route_norm", "norm_topk_prob")))
     if c.model_type == "lfm2_moe":
         w.add_leading_dense_block_count(c.num_dense_layers)
         w.add_expert_weights_scale(c.routed_scaling_factor)

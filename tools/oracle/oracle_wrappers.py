@@ -30,7 +30,8 @@ TEXTS = {       # model_type of a text model: the case that has its sizes
     "llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "mistral": "mistral", "gemma": "gemma", "gemma2": "gemma2",
     "gemma3_text": "gemma3", "cohere2": "cohere2", "opt": "opt-125m", "granite": "granite-bias", "exaone4": "exaone4",
     "hyperclovax": "hyperclovax", "lfm2": "lfm2", "deepseek_v3": "deepseek3", "persimmon": "persimmon",
-    "llama4_text": "llama4", "bart": "bart", "phi3": "phi3", "qwen3_moe": "qwen3-moe", "gpt_oss": "gpt-oss",
+    "llama4_text": "llama4", "bart": "bart", "phi3": "phi3", "ministral3": "ministral3",
+    "qwen3_moe": "qwen3-moe", "gpt_oss": "gpt-oss",
     "qwen2_vl_text": "qwen2", "qwen2_5_vl_text": "qwen2", "qwen3_vl_text": "qwen3", "qwen3_vl_moe_text": "qwen3-moe",
 }
 MROPE = {"qwen2_vl_text": "qwen2_vl", "qwen2_5_vl_text": "qwen2_vl", "qwen3_vl_text": "qwen3_vl",
@@ -38,7 +39,8 @@ MROPE = {"qwen2_vl_text": "qwen2_vl", "qwen2_5_vl_text": "qwen2_vl", "qwen3_vl_t
 # no text goes in and comes out: detection, speech synthesis, pairs of vectors, or a package that is not there
 OTHERS = {"grounding-dino", "mm-grounding-dino", "modernvbert", "pe_audio", "pe_audio_video", "pe_video",
           "vision-text-dual-encoder", "vibevoice", "omniasr", "qwen2_5_omni", "qwen3_omni_moe"}
-MORE = {"llava/mistral": ("llava", "mistral"), "llava/gemma": ("llava", "gemma"), "llava/phi3": ("llava", "phi3"),
+MORE = {"mistral3/ministral3": ("mistral3", "ministral3"), "llava/mistral": ("llava", "mistral"),
+        "llava/gemma": ("llava", "gemma"), "llava/phi3": ("llava", "phi3"),
         "internvl/gpt_oss": ("internvl", "gpt_oss"), "internvl/qwen3-moe": ("internvl", "qwen3_moe"),
         "internvl/qwen3": ("internvl", "qwen3"), "paligemma/gemma2": ("paligemma", "gemma2"),
         "llava_next/qwen2": ("llava_next", "qwen2"), "llava_next_video/mistral": ("llava_next_video", "mistral")}
