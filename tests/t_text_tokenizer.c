@@ -233,6 +233,32 @@ static void side_files_name_roles(void **state)
     tokenizer_close(t);
 }
 
+/* Of a processor of pictures the template stands in a file of its own; the tokenizer's own comes before it. */
+static void templates_of_processors(void **state)
+{
+    (void)state;
+    static const char *const rows[][3] = {
+        {"chat_template.json", "{\"chat_template\": \"of the processor\"}", "of the processor"},
+        {"tokenizer_config.json", "{\"chat_template\": \"of the tokenizer\"}", "of the tokenizer"},
+        {"chat_template.jinja", "of the file", "of the file"},
+    };
+    const char *dir = temp_path("processor");
+    char shell[900];
+    snprintf(shell, sizeof shell, "mkdir %s && cp tests/vectors/tokenizers/random0.json %s/tokenizer.json", dir, dir);
+    assert_int_equal(system(shell), 0);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        err e = {0};
+        tokenizer *t;
+        snprintf(shell, sizeof shell, "printf '%%s' '%s' >%s/%s", rows[i][1], dir, rows[i][0]);
+        assert_int_equal(system(shell), 0);
+        assert_ok(tokenizer_open(&t, dir, NULL, &e), &e);
+        assert_string_equal(tokenizer_chat_template(t), rows[i][2]);
+        tokenizer_close(t);
+    }
+    snprintf(shell, sizeof shell, "rm -r %s", dir);
+    assert_int_equal(system(shell), 0);
+}
+
 /* A byte of a decoder with ByteFallback stands for itself, though half a character has no text. */
 static void bytes_of_fallback_are_raw(void **state)
 {
@@ -372,6 +398,7 @@ int main(void)
         cmocka_unit_test(wide_tries_stay_small),
         cmocka_unit_test(pairs_of_texts),
         cmocka_unit_test(side_files_name_roles),
+        cmocka_unit_test(templates_of_processors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

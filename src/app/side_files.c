@@ -22,6 +22,7 @@ static const struct side_file {
     {"added_tokens.json", ALWAYS},
     {"generation_config.json", ALWAYS},
     {"chat_template.jinja", ALWAYS},
+    {"chat_template.json", ALWAYS},
     {"target_tokenizer.json", ALWAYS},
     {"tokenizer.json", ALWAYS},
     {"tokenizer.model", REPLACED},

@@ -57,6 +57,7 @@ int tokenizer_config_read(tokenizer_config *s, const file_folder *in, err *e)
     if (!rc) rc = read_one(&s->special, in, "special_tokens_map.json", e);
     if (!rc) rc = read_one(&s->added, in, "added_tokens.json", e);
     if (!rc) rc = read_one(&s->model, in, "config.json", e);
+    if (!rc) rc = read_one(&s->processor, in, "chat_template.json", e);
     return rc ? rc : read_chat(&s->chat, in, e);
 }
 
@@ -66,6 +67,7 @@ void tokenizer_config_free(tokenizer_config *s)
     json_free(s->special);
     json_free(s->added);
     json_free(s->model);
+    json_free(s->processor);
     mem_free(s->chat);
     *s = (tokenizer_config){0};
 }
@@ -189,6 +191,7 @@ int tokenizer_config_apply(tokenizer *t, const tokenizer_config *s, err *e)
     tokenizer_config_guess_roles(t);
     t->cut_left = strcmp(json_str(json_get(s->config, "truncation_side"), "right"), "left") == 0;
     const char *chat = s->chat ? s->chat : template_text(json_get(s->config, "chat_template"));
+    if (!chat) chat = template_text(json_get(s->processor, "chat_template"));
     if (!chat) return OK;
     mem_free(t->chat_template);
     t->chat_template = mem_str(chat);

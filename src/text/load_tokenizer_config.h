@@ -1,13 +1,14 @@
 /* load_tokenizer_config.h - the files beside a vocabulary that name roles, special tokens and the chat template:
- * tokenizer_config.json, config.json, special_tokens_map.json, added_tokens.json, chat_template.jinja. */
+ * tokenizer_config.json, config.json, special_tokens_map.json, added_tokens.json, chat_template.jinja, or that of a
+ * processor of pictures, chat_template.json. */
 #pragma once
 #include "base/folder.h"
 #include "base/json.h"
 #include "text/tokenizer_state.h"
 
 typedef struct tokenizer_config {
-    json *config, *special, *added, *model; /* NULL: absent */
-    char *chat;                             /* chat_template.jinja */
+    json *config, *special, *added, *model, *processor; /* NULL: absent */
+    char *chat;                                         /* chat_template.jinja */
 } tokenizer_config;
 
 /* Reads the files that exist; a malformed file is an error. tokenizer_config_free the result, on errors too. */
