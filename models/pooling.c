@@ -161,7 +161,9 @@ int pooling_apply(spec *s, const pooling *p, const char *how, const char *normal
     const char *type = spec_text(s, "network", "type");
     bool encoder = type && strcmp(type, "encoder_only") == 0;
     const char *output = spec_text(s, "network", "output");
-    const bool bare = output && strcmp(output, "states") == 0; /* a class without a head is there for its states */
+    const bool pair = type && strcmp(type, "encoder_decoder") == 0;
+    /* a class that makes no text is there for its states, too */
+    const bool bare = output && (strcmp(output, "states") == 0 || (strcmp(output, "labels") == 0 && !pair));
     bool said = bare || how || normalize || p->how || spec_find(s, "config", "pooling") ||
                 spec_find(s, "network", "pooled");
     int rc = OK;

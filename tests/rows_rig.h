@@ -134,7 +134,7 @@ static inline engine *open_cut(const engine_options *o)
 /* Adds the logits of all rows; false: the model has no head. */
 static inline bool add_logits(engine *g, const query *q, buf *to)
 {
-    rows_to r = {to, engine_describe(g)->n_vocab};
+    rows_to r = {to, engine_width(g, -1)};
     err e = {0};
     int rc = engine_eval_query(g, q, -1, add_rows, &r, &e);
     if (rc && !strstr(e.msg, "no head")) assert_ok(rc, &e);

@@ -9,6 +9,7 @@ typedef struct transcript {
     buf of[1 + QUERIES_MAX]; /* rows; queries */
     int ended;
     bool has_experts; /* the model */
+    bool numbers;     /* its queries give vectors or scores, not tokens */
 } transcript;
 
 /* ctx of on_token. */

@@ -9,7 +9,7 @@
 static int check_windows(const engine *g, int64_t total, const windows *w, err *e)
 {
     if (!engine_describe(g)->generates)
-        return err_set(e, ERR_USAGE, "this model is an encoder: it does not say what comes next in a text");
+        return err_set(e, ERR_USAGE, "this model does not say what comes next in a text");
     if (w->window < 2 || w->window > engine_describe(g)->ctx)
         return err_set(e, ERR_USAGE, "a window of %" PRId64 " tokens does not fit the context of %d", w->window,
                        engine_describe(g)->ctx);

@@ -61,7 +61,9 @@ def expected(case, model, ids, tokens):
     if case.auto:
         texts = 0 if case.auto in BY_TOKEN else len(LENGTHS)
         rows = list(range(texts)) + ([] if case.auto == SCORED else [texts + r for r in ROWS])
-        return dict(what=case.auto, ids=ids, types=types_of(model, len(ids)), lengths=LENGTHS, tolerance=bar, rows=rows,
+        both = case.auto in (SCORED, SPANS) and model.config.is_encoder_decoder     # both parts read the text
+        return dict(what=case.auto, ids=ids, **(dict(enc=ids) if both else {}), types=types_of(model, len(ids)),
+                    lengths=LENGTHS, tolerance=bar, rows=rows,
                     values=values(result, rows))
     enc = dict(enc=ids.enc) if isinstance(ids, Pair) else {}
     return dict(ids=ids, **enc, rows=ROWS, tolerance=bar, prompt=case.prompt, greedy=tokens,
