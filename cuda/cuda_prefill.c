@@ -4,9 +4,9 @@
 
 #include <stdio.h>
 
-/* Rows from which on they are taken: in all; with experts, of each on average: also by warpgroups, whose blocks of rows
- * are multiplied whole. */
-enum { MANY = 33, MANY_OF_EXPERT = 8, WG_OF_EXPERT = 32, WG_CAPABILITY = 90 };
+/* Rows from which on they are taken: of one matrix (SPEED.md: fewer go faster by qdecode.cuh); with experts in all, and
+ * of each on average: also by warpgroups, whose blocks of rows are multiplied whole. */
+enum { MANY = 129, MANY_OF_ALL = 33, MANY_OF_EXPERT = 8, WG_OF_EXPERT = 32, WG_CAPABILITY = 90 };
 
 typedef struct kind_name {
     const char *name;
@@ -57,7 +57,8 @@ static bool has_rows(const held_weight *w, const product_args *of, int of_expert
 
 bool cuda_prefill_pays(const held_weight *w, const product_args *of)
 {
-    return of->rows >= MANY && has_rows(w, of, MANY_OF_EXPERT) && !straddles(of, MANY_OUTPUTS);
+    return of->rows >= (of->table ? MANY_OF_ALL : MANY) && has_rows(w, of, MANY_OF_EXPERT) &&
+           !straddles(of, MANY_OUTPUTS);
 }
 
 int cuda_prefill_start(cuda_device *d, const held_weight *w, const qmat_args *a, err *e)

@@ -1,9 +1,9 @@
-/* t_cuda_prefill.c - packed weights times many rows on the CUDA backend, whose device is a program here (tests/gpu):
- * the bits of the reference for every type, for rows and outputs that fill no block of threads, with a bias, by
- * head. TYPE=q4_b64: that type alone. */
+/* t_cuda_prefill.c - packed weights times many rows on devices that are programs here (tests/gpu): the bits of the
+ * definition for every type; on the CUDA backend those of the reference, for rows and outputs that fill no block of
+ * threads, with a bias, by head. TYPE=q4_b64: that type alone. */
 #ifdef HAVE_CUDA
 #include "cuda_op_rig.h"
-#include "random_blocks.h"
+#include "product_rig.h"
 
 #include "tensor/act_q8.h"
 
@@ -72,21 +72,22 @@ static void compare_case(const product_case *c, dtype type)
 static void every_type(void **unused)
 {
     (void)unused;
-    static const product_case c = {.rows = 41, .outputs = 40, .cols = 768, .bias = true};
+    static const product_size s = {41, 40, 768, 1, 1, 1};
     const char *only = getenv("TYPE");
     for (int t = 1; t < DTYPE_COUNT; t++)
-        if (panel_format_of((dtype)t) && (!only || !strcmp(only, dtype_info[t].name))) compare_case(&c, (dtype)t);
+        if (panel_format_of((dtype)t) && (!only || !strcmp(only, dtype_info[t].name)))
+            check((dtype)t, s, NULL, 1, false);
 }
 
 static void shapes(void **unused)
 {
     (void)unused;
     static const product_case cases[] = {
-        {.rows = 33, .outputs = 136, .cols = 64},
+        {.rows = 129, .outputs = 136, .cols = 64},
         {.rows = 130, .outputs = 16, .cols = 192, .bias = true},
         {.rows = 300, .outputs = 300, .cols = 320},
-        {.rows = 64, .outputs = 256, .cols = 128, .heads = 2},
-        {.rows = 40, .outputs = 96, .cols = 64, .heads = 3},
+        {.rows = 140, .outputs = 256, .cols = 128, .heads = 2},
+        {.rows = 129, .outputs = 96, .cols = 64, .heads = 3},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases && !getenv("TYPE"); i++) {
         compare_case(&cases[i], DTYPE_Q4_B64);
@@ -99,7 +100,8 @@ int main(void)
 {
     if (!cuda_rig_open()) return 0;
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_type), cmocka_unit_test(shapes)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    by_many = true;
+    return cmocka_run_group_tests(tests, open_device, close_device);
 }
 #else
 #include "cuda_rig.h"

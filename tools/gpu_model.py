@@ -107,7 +107,7 @@ class Way:
     bulk: bool = False         # copies
     brings_once: bool = False  # a multiprocessor brings rows once, not each block of threads
     ring: bool = False         # floats and caches go through one too
-    many_from: int = 33        # rows from which on products are the prefill kernel's: MANY of cuda_prefill.c
+    many_from: int = 129       # rows from which on products are the prefill kernel's: MANY of cuda_prefill.c
     many: tuple = ()           # lane-instructions, rate and outputs of a block of that kernel
 
     def start(self, card):
@@ -165,7 +165,7 @@ def product(card, kind, outputs, columns, rows, experts=1.0, way=TODAY):
     weights = outputs * columns * experts
     if kind == "f16":
         return way.start(card) + way.read(card, 2 * weights * -(-rows // 8), ring=False)
-    if rows >= way.many_from:
+    if rows >= (way.many_from if experts == 1 else 8):
         return many_rows(card, kind, outputs, columns, rows, int(-(-experts // 1)), way)
     most = next((n for n in (1, 8) if rows <= n), 32)
     times, lanes = -(-rows // most), {1: FEW_ROWS[kind][0], 8: FEW_ROWS[kind][1], 32: lanes32}[most]
@@ -309,7 +309,8 @@ def bars_table():
 def changes_tables():
     way, rows = TODAY, []
     kinds = (("q4_b64", 1), ("q4_b64", 8), ("q4_b64", 64), ("q8_0", 1), ("f16", 1))
-    for name, more in (("as it is", {}), ("64 rows by `qdecode.cuh`", {"many_from": 256}),
+    for name, more in (("64 rows by `qwgmma.cuh`", {"many_from": 33}),
+                       ("as it is: by `qdecode.cuh`", {"many_from": 129}),
                        ("and dependent launches", {"launch": DEPENDENT}), ("and bulk copies", {"bulk": True}),
                        ("and activations once a multiprocessor", {"brings_once": True}),
                        ("and a ring for floats and caches", {"ring": True})):
