@@ -49,10 +49,13 @@ static bool cuda_probe(int i, device_info *out)
     if (!cu) return i == 0;
     if (cu->cuDeviceGetCount(&count) || count == 0) out->why = "the NVIDIA driver has no device";
     if (i >= count) return i == 0;
-    if (cu->cuDeviceGet(&device, i) || cu->cuDeviceGetName(out->name, sizeof out->name, device) ||
-        cuda_find_capability(cu, device, &capability) || cu->cuDriverGetVersion(&version) ||
-        cu->cuDevicePrimaryCtxRetain(&context, device) || cu->cuCtxSetCurrent(context) ||
-        cu->cuMemGetInfo_v2(&available, &total))
+    if (cu->cuDeviceGet(&device, i) || cuda_hangs(device)) {
+        out->why = "the device hangs";
+        return true;
+    }
+    if (cu->cuDeviceGetName(out->name, sizeof out->name, device) || cuda_find_capability(cu, device, &capability) ||
+        cu->cuDriverGetVersion(&version) || cu->cuDevicePrimaryCtxRetain(&context, device) ||
+        cu->cuCtxSetCurrent(context) || cu->cuMemGetInfo_v2(&available, &total))
         out->why = "the device does not answer";
     else if (!cuda_has_image(capability)) out->why = "this build has no kernels for its kind";
     if (context) cu->cuDevicePrimaryCtxRelease_v2(device);
@@ -79,10 +82,9 @@ static void close_weights(weight_set *of)
     if (w->q.context) w->q.cu->cuCtxSetCurrent(w->q.context);
     cuda_give(&w->q, &w->weights, 0);
     cuda_unpin(&w->q, &w->tables);
-    if (w->definitions) w->q.cu->cuModuleUnload(w->definitions);
-    if (w->fast) w->q.cu->cuModuleUnload(w->fast);
-    if (w->prefill) w->q.cu->cuModuleUnload(w->prefill);
-    if (w->wgmma) w->q.cu->cuModuleUnload(w->wgmma);
+    const cu_module images[] = {w->definitions, w->fast, w->prefill, w->wgmma};
+    for (size_t i = 0; i < sizeof images / sizeof *images; i++)
+        if (images[i] && !cuda_hangs(w->q.device)) w->q.cu->cuModuleUnload(images[i]);
     cuda_queue_close(&w->q);
     mem_free(w->wanted);
     mem_free(w->helds);
@@ -97,6 +99,7 @@ static int open_weights(weight_set **out, const program *p, const bool *reads, c
     if (!cu) return err_set(e, ERR_UNAVAILABLE, "--devices cuda: %s", why);
     int count = 0;
     const int ordinal = ordinal_of(o->number);
+    const cuda_options *own = o->own;
     int rc = cuda_check(cu, cu->cuDeviceGetCount(&count), "counting devices", e);
     if (!rc && ordinal >= count)
         rc = err_set(e, ERR_USAGE, "--devices cuda:%d: the NVIDIA driver has %d devices, from 0 on", ordinal, count);
@@ -110,6 +113,7 @@ static int open_weights(weight_set **out, const program *p, const bool *reads, c
     if (w->wanted) memcpy(w->wanted, reads, p->n_weight * sizeof *reads);
     if (!w->wanted || !w->helds) rc = err_memory(e, "a CUDA device");
     if (!rc) rc = cuda_queue_open(&w->q, cu, ordinal, e);
+    if (own && own->timeout > 0) w->q.timeout = own->timeout;
     snprintf(w->isa, sizeof w->isa, "sm_%d", w->q.capability);
     if (!rc) rc = load_kernels(w, e);
     if (!rc) rc = cuda_wide_find(w, o, e);
@@ -168,7 +172,7 @@ static uint64_t cuda_budget(const weight_set *of)
     const cuda_weights *w = weights_at(of);
     size_t available = 0, total = 0;
     w->q.cu->cuCtxSetCurrent(w->q.context);
-    return w->q.bad || w->q.cu->cuMemGetInfo_v2(&available, &total) ? 0 : available;
+    return w->q.bad || cuda_hangs(w->q.device) || w->q.cu->cuMemGetInfo_v2(&available, &total) ? 0 : available;
 }
 
 static uint64_t cuda_overhead(const weight_set *w, const program *p, int segments)
@@ -200,7 +204,7 @@ static void cuda_close(dev *of)
 {
     if (!of) return;
     cuda_device *d = cuda_device_of(of);
-    if (d->q.stream && !d->q.bad) d->q.cu->cuStreamSynchronize(d->q.stream);
+    if (d->q.stream) cuda_wait(&d->q, &(err){0});
     cuda_wide_close(d);
     for (uint32_t i = 0; d->ropes && i < d->p->n_rope * CUDA_VARIANTS; i++)
         cuda_give(&d->q, &d->ropes[i].at, d->ropes[i].bytes);
@@ -233,6 +237,7 @@ static int cuda_open(dev **out, weight_set *of, const program *p, const int max_
     d->slots = mem_zero(p->n_state + 1, sizeof *d->slots);
     d->ropes = mem_zero((size_t)p->n_rope * CUDA_VARIANTS + 1, sizeof *d->ropes);
     int rc = cuda_queue_open(&d->q, d->w->q.cu, d->w->ordinal, e);
+    d->q.timeout = d->w->q.timeout;
     if (!rc && (!d->kv || !d->slots || !d->ropes)) rc = err_memory(e, "a CUDA device");
     if (!rc) rc = cuda_take(&d->q, scratch_bytes(p), "scratch space", &d->scratch, e);
     if (!rc) rc = open_turns(d, e);
@@ -369,6 +374,7 @@ static int cuda_start(dev *of, const segment *s, uint32_t stretch, const step *s
     cuda_segment *c = s->compiled;
     const uint32_t begin = stretch_begin(s, stretch);
     cuda_wide_prepare(d, st);
+    cuda_note_rows(&d->q, st);
     if (!stretch) c->picks = cuda_best_asked(c, st);
     int rc = stretch ? show_taps(d, c, st, s->p->ops[begin - 1].out, e) : cuda_step_send(d, c, st, e);
     if (rc || begin == s->ends[stretch]) return rc;
@@ -411,6 +417,7 @@ const backend cuda_backend = {
     .ways = &cuda_row_ways,
     .start = cuda_start,
     .wait = cuda_step_wait,
+    .is_lost = cuda_is_lost,
     .pick = cuda_pick,
     .page_get = cuda_page_get,
     .page_put = cuda_page_put,

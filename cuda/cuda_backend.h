@@ -6,6 +6,7 @@
 /* weight_options.own */
 typedef struct cuda_options {
     const char *cublas; /* the library of --exact off; NULL: as cuda/blas.h looks for it */
+    double timeout;     /* seconds for a device's part of a step: cuda_state.h; 0: CUDA_TIMEOUT */
 } cuda_options;
 
 extern const backend cuda_backend;

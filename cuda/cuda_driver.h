@@ -16,7 +16,7 @@ typedef struct cu_graph *cu_graph;
 typedef struct cu_graph_exec *cu_graph_exec;
 typedef uint64_t cu_address; /* of device memory */
 
-enum { CU_SUCCESS = 0, CU_OUT_OF_MEMORY = 2, CU_NO_BINARY = 209, CU_PEER_ACCESS_ALREADY = 704 };
+enum { CU_SUCCESS = 0, CU_OUT_OF_MEMORY = 2, CU_NO_BINARY = 209, CU_NOT_READY = 600, CU_PEER_ACCESS_ALREADY = 704 };
 /* Attributes of a device and of a kernel; flags of a stream; mode of a capture: of calls of this thread alone; flag of
  * memory of the host: pinned for all contexts, kernels reach it; of an event. */
 enum { CU_PROCESSORS = 16, CU_MAJOR = 75, CU_MINOR = 76, CU_SHARED_OPTIN = 97, CU_SHARED_DYNAMIC = 8 };
@@ -54,6 +54,7 @@ enum { CU_STREAM_APART = 1, CU_CAPTURE_THREAD = 1, CU_HOST_PORTABLE = 1, CU_HOST
                           size_t bytes, cu_stream stream))                                                             \
     X(cuStreamCreate, (cu_stream * stream, unsigned flags))                                                            \
     X(cuStreamDestroy_v2, (cu_stream stream))                                                                          \
+    X(cuStreamQuery, (cu_stream stream))                                                                               \
     X(cuStreamSynchronize, (cu_stream stream))                                                                         \
     X(cuStreamWaitEvent, (cu_stream stream, cu_event event, unsigned flags))                                           \
     X(cuEventCreate, (cu_event * event, unsigned flags))                                                               \

@@ -25,7 +25,7 @@ static bool is_same_run(const cuda_graph *g, const cuda_segment *s, uint32_t str
 
 static void drop_graph(const cuda_device *d, cuda_graph *g)
 {
-    if (g->exec) d->q.cu->cuGraphExecDestroy(g->exec);
+    if (g->exec && !cuda_hangs(d->q.device)) d->q.cu->cuGraphExecDestroy(g->exec);
     *g = (cuda_graph){0};
 }
 

@@ -30,6 +30,26 @@ bool cuda_has_image(int capability)
     return find_image("definitions", capability, &most) != NULL;
 }
 
+/* The release stands in the PTX, whose name has the kind that it is for: "definitions.compute_80.ptx.gz". */
+void cuda_tell_build(char *to, size_t n)
+{
+    static const char image[] = "definitions.", before[] = "release ";
+    char kinds[200] = "", release[16] = "";
+    for (const embedded_file *f = embedded_files; f->name; f++) {
+        char kind[16] = "", *text = NULL;
+        if (strncmp(f->name, image, sizeof image - 1)) continue;
+        const char *name = f->name + sizeof image - 1;
+        const bool ptx = sscanf(name, "compute_%12[0-9a-z]", kind) == 1;
+        if (!ptx) sscanf(name, "%15[0-9a-z_]", kind);
+        snprintf(kinds + strlen(kinds), sizeof kinds - strlen(kinds), " %s%s", ptx ? "ptx_" : "", kind);
+        if (!ptx || cuda_unpack(span_of(f->p, f->n), &text, &(err){0})) continue;
+        const char *at = strstr(text, before);
+        if (at) sscanf(at + sizeof before - 1, "%15[0-9.]", release);
+        mem_free(text);
+    }
+    snprintf(to, n, "%s%s", release, kinds);
+}
+
 int cuda_load_image(cuda_queue *q, const char *name, cu_module *to, err *e)
 {
     int code = CU_NO_BINARY, most = INT32_MAX;

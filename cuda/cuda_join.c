@@ -90,15 +90,22 @@ static void give_devices(const joined_group *j)
     pthread_mutex_unlock(&taken_lock);
 }
 
+static bool any_hangs(const joined_group *j)
+{
+    bool any = false;
+    for (int r = 0; r < j->ranks; r++) any = any || (j->m[r].d && cuda_hangs(j->m[r].d->q.device));
+    return any;
+}
+
 static void close_joined(joined_group *j)
 {
     for (int i = 0; i < GRAPHS; i++)
-        if (j->graphs[i].exec) j->m[0].d->q.cu->cuGraphExecDestroy(j->graphs[i].exec);
+        if (j->graphs[i].exec && !any_hangs(j)) j->m[0].d->q.cu->cuGraphExecDestroy(j->graphs[i].exec);
     for (int r = 0; r < j->ranks; r++) {
         member *m = &j->m[r];
         if (!m->d) continue;
         cuda_device_of(m->of);
-        if (!m->d->q.bad) m->d->q.cu->cuStreamSynchronize(m->d->q.stream);
+        cuda_wait(&m->d->q, &(err){0});
     }
     for (int r = 0; r < j->ranks; r++) {
         member *m = &j->m[r];
@@ -109,6 +116,7 @@ static void close_joined(joined_group *j)
             cuda_give(&m->d->q, &m->sums[k], m->sum_bytes);
         }
         cuda_give(&m->d->q, &m->meeting, sizeof(join_meeting));
+        if (cuda_hangs(m->d->q.device)) continue;
         if (m->came) m->d->q.cu->cuEventDestroy_v2(m->came);
         if (m->image) m->d->q.cu->cuModuleUnload(m->image);
     }
@@ -414,7 +422,7 @@ static joint_graph *entry_of(joined_group *j, const step *st)
         if (j->graphs[i].last < to->last) to = &j->graphs[i];
     }
     if (!is_same(j, to, st)) {
-        if (to->exec) j->m[0].d->q.cu->cuGraphExecDestroy(to->exec);
+        if (to->exec && !any_hangs(j)) j->m[0].d->q.cu->cuGraphExecDestroy(to->exec);
         *to = (joint_graph){0};
         memcpy(to->n, st->n, sizeof to->n);
         for (int r = 0; r < j->ranks; r++) to->step[r] = segment_of(&j->m[r])->step.at;
@@ -452,6 +460,7 @@ static int start_step(joined_group *j, const step *st, err *e)
         cuda_device *d = cuda_device_of(j->m[r].of);
         cuda_segment *s = segment_of(&j->m[r]);
         cuda_wide_prepare(d, st);
+        cuda_note_rows(&d->q, st);
         wide = wide || d->wide.due;
         s->picks = cuda_best_asked(s, st);
         rc = cuda_step_send(d, s, st, e);
@@ -491,6 +500,7 @@ static int wait_joined(joined_group *j, bool *odd, err *e)
         rc = err_set(e, ERR_IO, "a device of a group has not done its part of a step: the others waited %d s",
                      JOIN_PATIENCE);
     j->stale = j->stale || rc || *odd;
+    for (int r = 0; r < j->ranks && any_hangs(j); r++) cuda_hang(&j->m[r].d->q); /* those that wait for it never end */
     return rc;
 }
 

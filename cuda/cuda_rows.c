@@ -117,7 +117,7 @@ static void pin_rows(dev *of, void *at, uint64_t bytes)
 static void unpin_rows(dev *of, void *at)
 {
     const cuda_device *d = cuda_device_of(of);
-    d->q.cu->cuMemHostUnregister(at);
+    if (!cuda_hangs(d->q.device)) d->q.cu->cuMemHostUnregister(at);
 }
 
 /* ---- from device to device */
@@ -133,7 +133,7 @@ static void close_parcel(parcel *p)
 {
     const cuda_driver *cu = p->of->cu;
     cu->cuCtxSetCurrent(p->of->context);
-    if (p->full) cu->cuEventDestroy_v2(p->full);
+    if (p->full && !cuda_hangs(p->of->device)) cu->cuEventDestroy_v2(p->full);
     cuda_give(p->of, &p->at, p->bytes);
     mem_free(p);
 }

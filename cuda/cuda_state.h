@@ -67,7 +67,13 @@ typedef struct cuda_queue {
     uint64_t held;   /* bytes taken of the device */
     uint64_t hosted; /* and of the host, as cuda_pinned */
     bool bad;        /* a call has failed: the device may be lost */
+    double timeout;  /* seconds for work of CUDA_TIMEOUT_ROWS rows */
+    int64_t rows;    /* of the work that is under way */
 } cuda_queue;
+
+/* Seconds that a device may take for a stretch of so many rows or fewer, longer ones in proportion; then it hangs. A
+ * slow card, of 5 TFLOP/s, with the largest memory there is takes some 100 s for 512 rows. */
+enum { CUDA_TIMEOUT = 600, CUDA_TIMEOUT_ROWS = 512 };
 
 typedef struct cuda_weights {
     cuda_queue q; /* of weights on their way */
@@ -183,6 +189,7 @@ void cuda_give(cuda_queue *q, cu_address *at, uint64_t bytes);
 /* Pinned memory, counted in `hosted`; ERR_MEMORY: the machine has not so much left for `what`. 0 bytes give none. */
 int cuda_pin(cuda_queue *q, uint64_t bytes, const char *what, cuda_pinned *to, err *e);
 void cuda_unpin(cuda_queue *q, cuda_pinned *p);
+void cuda_free_host(const cuda_queue *q, void *memory); /* of cuMemHostAlloc; NULL ok */
 /* Gives a block `bytes` bytes at least. A block that grows loses its contents. */
 int cuda_block_grow(cuda_queue *q, cuda_block *b, uint64_t bytes, const char *what, err *e);
 void cuda_block_free(cuda_queue *q, cuda_block *b);
@@ -192,6 +199,15 @@ int cuda_fetch(cuda_queue *q, void *to, cu_address from, uint64_t bytes, err *e)
 /* To memory of this device, from memory of a device with that context: without the host, whichever they are. */
 int cuda_copy(cuda_queue *q, cu_address to, cu_context context, cu_address from, uint64_t bytes, err *e);
 int cuda_wait(cuda_queue *q, err *e);
+/* Whether a device of the driver has not ended its work in time: then nothing asks the driver for it any more. */
+bool cuda_hangs(int device);
+void cuda_hang(cuda_queue *q);   /* it is so from now on */
+bool cuda_is_lost(const dev *d); /* backend.is_lost */
+/* The rows of a step that is about to be waited for. */
+static inline void cuda_note_rows(cuda_queue *q, const step *st)
+{
+    q->rows = st->n[AXIS_TOK] > st->n[AXIS_ENC] ? st->n[AXIS_TOK] : st->n[AXIS_ENC];
+}
 /* Where the next thing begins in memory in which things lie one after another. */
 static inline uint64_t cuda_aligned(uint64_t n) { return (n + 255) / 256 * 256; }
 /* Kernels of the image "definitions", "fast", "prefill" or "wgmma" that suit the device best (cuda_image.c). */

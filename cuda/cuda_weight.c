@@ -146,8 +146,7 @@ int cuda_weights_send(cuda_weights *s, err *e)
     r.rows = rc ? NULL : mem_alloc(BUFFER);
     if (!rc && !r.rows) rc = err_memory(e, "loading weights");
     if (!rc) rc = send_all(s, list, &r, e);
-    for (int i = 0; i < 2; i++)
-        if (r.at[i]) s->q.cu->cuMemFreeHost(r.at[i]);
+    for (int i = 0; i < 2; i++) cuda_free_host(&s->q, r.at[i]);
     mem_free(r.rows);
     mem_free(list);
     return rc;

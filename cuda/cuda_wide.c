@@ -96,7 +96,7 @@ int cuda_wide_open(cuda_device *d, err *e)
 
 void cuda_wide_close(cuda_device *d)
 {
-    if (d->wide.handle) d->w->blas->cublasDestroy_v2(d->wide.handle);
+    if (d->wide.handle && !cuda_hangs(d->q.device)) d->w->blas->cublasDestroy_v2(d->wide.handle);
     d->wide.handle = NULL;
     cuda_give(&d->q, &d->wide.memory, cuda_wide_bytes(d->w, d->p));
 }

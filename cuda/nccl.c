@@ -103,6 +103,7 @@ static void close_sum(library_sum *s)
     for (int r = 0; r < s->ranks; r++) {
         nccl_rank *k = &s->rank[r];
         cuda_queue *q = queue_of(s, r);
+        if (cuda_hangs(q->device)) continue;
         if (k->comm && s->failed) library.calls.ncclCommAbort(k->comm);
         else if (k->comm) library.calls.ncclCommDestroy(k->comm);
         cuda_device_of(k->on); /* NCCL may have left another one current */

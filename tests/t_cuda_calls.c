@@ -68,6 +68,22 @@ static void says_what_is_missing(void **unused)
     buf_free(&errors);
 }
 
+/* `info`: the kinds that are embedded, and why a device is not used. */
+static void info_says_what_there_is(void **unused)
+{
+    (void)unused;
+    char shell[9000];
+    buf errors = {0};
+    snprintf(shell, sizeof shell,
+             "LD_LIBRARY_PATH=%s SOFT_GPU_CAPABILITY=7.5 $P info --json >info && grep -o '\"cuda\": *\"[^\"]*\"' info "
+             ">kinds; "
+             "cat kinds info >&2; grep -Eqx '\"cuda\": *\"[0-9]+\\.[0-9]+( sm_[0-9]+[a-z]?)* ptx_80\"' kinds && "
+             "grep -q 'no kernels for its kind' info",
+             gpu);
+    if (command_shell(work, shell, &errors)) fail_msg("%s", buf_cstr(&errors));
+    buf_free(&errors);
+}
+
 /* Each allocation on the device, and each of host memory, is refused once: the line says that memory is out. */
 static void memory_runs_out(void **unused)
 {
@@ -114,6 +130,33 @@ static void one_call_fails(void **unused)
     buf_free(&errors);
 }
 
+/* It ends its lease, and takes another one: the text goes on from its tokens to the CPU's. */
+static void a_node_loses_its_device(void **unused)
+{
+    (void)unused;
+    static const char node[] =
+        "rm -f key at said; $P node --new-key key >key.said && "
+        "{ SOFT_GPU_FAIL=cuGraphLaunch:3 $P node --listen 127.0.0.1:0 --key-file key --devices cuda:0 >at 2>said & } "
+        "&& "
+        "node=$! && while ! grep -q 127 at; do sleep 0.05; done && "
+        "timeout -k 1 100 " MODEL
+        "--devices \"$(grep -o '127.0.0.1:[0-9]*' at)/cuda:0\" --key-file key > ids.out; rc=$?; "
+        "kill $node; wait $node; test $rc = 0 && grep -q 'has ended after .* cuda:0: the CUDA device' said";
+    char shell[9000], path[4200];
+    buf want = {0}, got = {0}, errors = {0};
+    int lines;
+    assert_int_equal(run(gpu, "", "cpu", &errors, &lines), 0);
+    snprintf(path, sizeof path, "%s/ids.out", work);
+    assert_int_equal(file_read(&want, path, 4096, NULL), OK);
+    snprintf(shell, sizeof shell, "export LD_LIBRARY_PATH=%s SOFT_GPU_RACES=0; %s", gpu, node);
+    if (command_shell(work, shell, &errors)) fail_msg("%s", buf_cstr(&errors));
+    assert_int_equal(file_read(&got, path, 4096, NULL), OK);
+    assert_string_equal(buf_cstr(&got), buf_cstr(&want));
+    buf_free(&want);
+    buf_free(&got);
+    buf_free(&errors);
+}
+
 int main(void)
 {
     if (!cuda_rig_open()) return 0;
@@ -122,7 +165,8 @@ int main(void)
     assert_non_null(realpath(folder, gpu));
     snprintf(work, sizeof work, "%s", temp_path("calls"));
     if (mkdir(work, 0700)) return perror(work), 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(says_what_is_missing), cmocka_unit_test(memory_runs_out),
-                                       cmocka_unit_test(one_call_fails)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(says_what_is_missing),
+                                       cmocka_unit_test(info_says_what_there_is), cmocka_unit_test(memory_runs_out),
+                                       cmocka_unit_test(one_call_fails), cmocka_unit_test(a_node_loses_its_device)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,21 @@
 /* t_cuda_serve.c - a server on the CUDA backend (programs here, tests/gpu) where one call of the driver fails.
  *
  * It does not start and says why in one line, or it answers two queries at once and a third one, each with the CPU's
- * tokens or with an error that names the device. Nothing hangs, and it ends when it is asked to. */
+ * tokens or with an error that names the device. Then /health is 503 and names it too, unless the third one is
+ * answered. Nothing hangs, also where the device does, and it ends when it is asked to. */
 #include "command.h"
 #include "cuda_rig.h"
+
+#include "base/clock.h"
 
 #include <sys/stat.h>
 
 static char work[256];
 
-/* Writes a, b and c, what it answers; `said`, its lines; rc, its exit status; and counts of calls. */
+/* Writes a, b and c, what it answers; health and its status, after that; `said`, its lines; rc, its exit status; and
+ * counts of calls. */
 static const char script[] =
-    "rm -f url said a b c rc counts health\n"
+    "rm -f url said a b c rc counts health status\n"
     "timeout -k 1 200 $P serve -m $V/models/llama --port 0 --log-level error $1 >url 2>said & p=$!\n"
     "while kill -0 $p 2>/dev/null && ! grep -q http url; do sleep 0.02; done\n"
     "u=$(grep -o 'http://127.0.0.1:[0-9]*' url)\n"
@@ -23,6 +27,7 @@ static const char script[] =
     "ask a & a=$!\n"
     "ask b & wait $! $a\n"
     "ask c\n"
+    "curl -s -m 20 -o health -w '%{http_code}' $u/health >status\n"
     "kill $p 2>/dev/null\n"
     "wait $p; echo $? >rc\n";
 
@@ -67,6 +72,17 @@ static bool is_answer(const char *reply)
     return at && !strncmp(at, tokens, strlen(tokens));
 }
 
+/* After the third query. */
+static void check_health(const char *what)
+{
+    const char *c = text_of("c"), *health = text_of("health"), *status = text_of("status");
+    const bool lost = strstr(c, "{\"error\":{\"message\":\"cuda:") != NULL;
+    if (strcmp(status, lost ? "503" : "200")) fail_msg("%s: health %s %s, after %s", what, status, health, c);
+    if (lost && (!strstr(health, "\"unavailable\"") || !strstr(health, "\"detail\":\"cuda:")))
+        fail_msg("%s: health %s %s", what, status, health);
+    if (lost && !strstr(c, "\"code\":\"unavailable\"")) fail_msg("%s: %s", what, c);
+}
+
 /* False: the call was not reached. */
 static bool check_fault(int k)
 {
@@ -80,12 +96,12 @@ static bool check_fault(int k)
             fail_msg("call %d: exit status %s, %s", k, rc, said);
         return true;
     }
-    if (atoi(rc) != 0 || count_of(said, "\n") > 2) fail_msg("call %d: exit status %s, %s", k, rc, said);
+    if (atoi(rc) != 0 || count_of(said, "\n") > 3) fail_msg("call %d: exit status %s, %s", k, rc, said);
     for (int i = 0; i < 3; i++) {
         const char *reply = text_of((const char *[]){"a", "b", "c"}[i]);
-        if (!is_answer(reply) && !strstr(reply, "{\"error\":{\"message\":\"the CUDA device"))
-            fail_msg("call %d, query %d: %s", k, i, reply);
+        if (!is_answer(reply) && !strstr(reply, "the CUDA device")) fail_msg("call %d, query %d: %s", k, i, reply);
     }
+    check_health(settings);
     return true;
 }
 
@@ -104,6 +120,30 @@ static void one_call_fails(void **unused)
     assert_true(k > 300);
 }
 
+/* A device that never ends a kernel: queries end after a time, and so does the server; of a group, a pipeline too. */
+static void a_device_hangs(void **unused)
+{
+    (void)unused;
+    static const char *const rows[][2] = {
+        {"SOFT_GPU_HANG=cuda_rows:8", "--devices cuda:0 --device-timeout 1"},
+        {"SOFT_GPU_HANG=join_columns:3", "--devices cuda:0&cuda:1 --device-timeout 1"},
+        {"SOFT_GPU_HANG=cuda_rows:20", "--devices cuda:0;cuda:1 --device-timeout 1"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const double start = clock_now();
+        serve(rows[i][0], rows[i][1]);
+        const double seconds = clock_now() - start;
+        if (!strstr(text_of("health"), "hangs: it has not ended its work in ")) fail_msg("%s", text_of("health"));
+        check_health(rows[i][0]);
+        if (atoi(text_of("rc")) || seconds > 60)
+            fail_msg("%s: %s s, rc %s", rows[i][0], text_of("said"), text_of("rc"));
+        for (int k = 0; k < 3; k++) {
+            const char *reply = text_of((const char *[]){"a", "b", "c"}[k]);
+            if (!is_answer(reply) && !strstr(reply, "the CUDA device hangs")) fail_msg("%s: %s", rows[i][0], reply);
+        }
+        assert_null(strstr(text_of("c"), "\"token_ids\""));
+    }
+}
+
 int main(void)
 {
     if (!cuda_rig_open()) return 0;
@@ -117,6 +157,6 @@ int main(void)
     if (mkdir(work, 0700)) return perror(work), 1;
     FILE *f = fopen(path, "w");
     if (!f || fputs(script, f) < 0 || fclose(f)) return perror(path), 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(one_call_fails)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(one_call_fails), cmocka_unit_test(a_device_hangs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

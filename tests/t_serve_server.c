@@ -762,6 +762,7 @@ static void unavailable(void **state)
     }
     assert_int_equal(call("GET", "/health", NULL), 503);
     expect_part("\"status\":\"unavailable\"");
+    expect_part("\"detail\":\"model.safetensors: became shorter\"");
     assert_int_equal(call("GET", "/props", NULL), 200);
     fake.unavailable = NULL;
     assert_int_equal(post(""), 200);

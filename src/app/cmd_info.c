@@ -8,6 +8,9 @@
 #include "base/version.h"
 #include "core/arithmetic.h"
 #include "cpu/cpu.h"
+#ifdef HAVE_CUDA
+#include "cuda/cuda_image.h"
+#endif
 #include "engine/backend_list.h"
 #include "engine/engine.h"
 #include "io/contents.h"
@@ -180,6 +183,13 @@ static void describe_build(json *parent)
     json_add_bool(b, "line_editing", true);
 #else
     json_add_bool(b, "line_editing", false);
+#endif
+#ifdef HAVE_CUDA
+    char kinds[256];
+    cuda_tell_build(kinds, sizeof kinds);
+    json_add_str(b, "cuda", kinds);
+#else
+    json_add_str(b, "cuda", "none");
 #endif
 }
 

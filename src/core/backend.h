@@ -17,7 +17,7 @@
  * ends it; then act_get or pick of results; discard and close; at last weights_close. Nothing is global, so several
  * devices may work at once, those over one set too; all calls on one device come from one thread at a time, and so do
  * those on a set, which ends after its devices. After wait has failed the device may be lost: other calls still return,
- * with an error. */
+ * with an error, and is_lost says so. */
 #pragma once
 #include "base/err.h"
 #include "base/json.h"
@@ -218,7 +218,9 @@ struct backend {
      * first, in stretch 0. */
     int (*start)(dev *d, const segment *s, uint32_t stretch, const step *st, err *e);
     int (*wait)(dev *d, err *e); /* until that is over */
-    const row_ways *ways;        /* NULL: there are none */
+    /* Whether a call has failed so that the device computes nothing any more. NULL: none ever does. */
+    bool (*is_lost)(const dev *d);
+    const row_ways *ways; /* NULL: there are none */
     int (*pick)(dev *d, const segment *s, ref t, int64_t row0, int64_t rows, best_logit *to, err *e);
 
     /* A page as bytes: for each state of the group that the device holds, in order, its tiles of keys by head, then of

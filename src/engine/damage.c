@@ -204,8 +204,8 @@ void damage_go_on(engine *g)
 bool engine_unavailable(engine *g, err *why)
 {
     pthread_mutex_lock(&g->lock);
-    const bool is = g->harm.active, vain = g->away.vain;
-    if (is) err_copy(why, &g->harm.why);
+    const bool is = g->harm.active || g->broken.code, vain = g->away.vain;
+    if (is) err_copy(why, g->harm.active ? &g->harm.why : &g->broken);
     else if (vain) err_set(why, ERR_NODE_LOST, "%s", g->away.why.msg);
     pthread_mutex_unlock(&g->lock);
     return is || vain;

@@ -59,6 +59,7 @@ int draft_model_open(engine *g, err *e)
                             .ctx = g->info.ctx,
                             .max_batch = o->max_batch,
                             .cublas = o->cublas,
+                            .device_timeout = o->device_timeout,
                             .guesses = true};
     engine *d;
     if (!o->draft || g->guesses.kind) return OK;

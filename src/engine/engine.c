@@ -288,7 +288,8 @@ static int tell_devices(engine *g, err *e)
 static int place_engine(engine *g, bool first, double patience, err *e)
 {
     const engine_options *o = &g->options;
-    const own_options own = {.cpu = {.threads = g->info.threads, .isa = o->isa}, .cuda.cublas = o->cublas};
+    const own_options own = {.cpu = {.threads = g->info.threads, .isa = o->isa},
+                             .cuda = {.cublas = o->cublas, .timeout = o->device_timeout}};
     backend_use backends[BACKENDS_MAX];
     list_backends(o, &own, backends);
     int rc = tell_devices(g, e);

@@ -174,7 +174,8 @@ typedef struct engine_stats {
 void engine_get_stats(engine *g, engine_stats *out);
 
 /* Why no query can be served for a while: a file of weights is not as it was when it was loaded (ERR_UNAVAILABLE:
- * damage.h), or a node was waited for in vain (ERR_NODE_LOST). From any thread; why: NULL ok. */
+ * damage.h), or a node was waited for in vain (ERR_NODE_LOST); or ever again: a device of this process is lost
+ * (ERR_UNAVAILABLE). From any thread; why: NULL ok. */
 bool engine_unavailable(engine *g, err *why);
 /* From now on its files are read again from the disk while there is nothing to do (engine/damage.h). After
  * engine_fingerprint, on the engine thread. */

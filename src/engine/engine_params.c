@@ -44,6 +44,9 @@ const param engine_param_rows[] = {
     ROW(cublas, PARAM_TEXT, .rare = true, .words = "FILE", .path = PATH_FILE,
         .doc = "the library by which --exact off multiplies on NVIDIA GPUs (default: libcublas.so.13 or .12, where the "
                "loader or the toolkit has it)"),
+    ROW(device_timeout, PARAM_FLOAT, .rare = true, .keeps_bits = true, .otherwise = "600", .min = 0.1, .max = 1e6,
+        .doc = "seconds that an NVIDIA GPU may take for its part of a step of up to 512 rows, of more in proportion; "
+               "then it counts as lost"),
     ROW(devices, PARAM_TEXT, .heading = "Several devices", .keeps_bits = true, .words = "LIST",
         .doc = "';' stands between pipeline stages, each of which has some of the layers: \"cpu;cpu\"; '&' between "
                "tensor-parallel ranks, which share every layer: \"cpu:1&cpu:1\"; cpu:N: N threads; cuda:N: an NVIDIA "

@@ -13,6 +13,7 @@ typedef struct engine_options {
     const char *peers;                /* nodes that `devices` "auto" may use: measure/auto_open.h; NULL: none */
     const char *key_file;             /* shared with the nodes of `devices` */
     double peer_timeout, peer_wait;   /* seconds; 0: 3, not at all */
+    double device_timeout;            /* seconds for a GPU's part of a step: cuda/cuda_state.h; 0: 600 */
     const struct plan_remote *remote; /* how nodes of --devices are reached; NULL: not at all */
     plan_choices choices;             /* but for act_f32, which follows from the model */
     const char *gpu_layers;           /* number, or "all": of the last layers, on GPUs; NULL: as many as fit */

@@ -86,6 +86,7 @@ struct engine {
     device_list served_by; /* a copy of `devices`, when all were there last */
     outage away;           /* recovery.c */
     damage harm;           /* of its files of weights */
+    err broken;            /* a device of this process is lost; written under the lock */
     int step_sequences;    /* of --step-sequences, 0: by what a step costs */
 
     /* of the engine thread: sessions in order (session_is_before) */

@@ -3,6 +3,7 @@
 #include "engine/engine_state.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "core/logit_check.h"
 
@@ -324,6 +325,19 @@ static bool waits_for_disk(engine *g)
     return disk_cache_waits(&g->kv, &now);
 }
 
+/* A step has failed: new queries are refused from now on where a device is lost. */
+static void note_broken(engine *g)
+{
+    err why = {0}, told = {0};
+    if (g->broken.code || !plan_is_broken(g->plan, &why)) return;
+    err_set(&told, ERR_UNAVAILABLE, "%s", why.msg);
+    pthread_mutex_lock(&g->lock);
+    g->broken = told;
+    pthread_mutex_unlock(&g->lock);
+    if (g->harm.watches) /* it serves: who asks next has not seen that query's error */
+        log_line(LOG_ERROR, "%s: nothing is computed any more; start this process again", why.msg);
+}
+
 int engine_infer(engine *g, bool *more, err *e)
 {
     engine_stats did = {0};
@@ -358,6 +372,7 @@ int engine_infer(engine *g, bool *more, err *e)
     if (b) time_step(g, b);
     const bool damaged = b && !rc && (rc = damage_check(g, &why));
     if (b && rc) steps_lose_slots(&g->kv, b);
+    if (b && rc) note_broken(g);
     if (damaged) damage_begin(g, &why);
     else if ((!any || rc) && recovery_begin(g, b)) any = false;
     else if (b && rc) fail_batch(g, b, &why);

@@ -64,8 +64,10 @@ static void *collect_steps(void *arg)
         tally_step(r->host->done, busy - before);
         lease_faults_write(&more, plan_faults(l->plan), (int32_t)plan_sequences(l->plan));
         const err torn = e;
-        if (answer_send(r->control, MSG_DONE, number, &torn, buf_span(&more), &e)) hosted_end(r, &e);
-        if (torn.code == ERR_UNAVAILABLE) lease_lose_part(l, &torn);
+        const bool broken = plan_is_broken(l->plan, NULL); /* then texts go on elsewhere: it is not their error */
+        if (broken) lease_lose_part(l, &torn);
+        else if (answer_send(r->control, MSG_DONE, number, &torn, buf_span(&more), &e)) hosted_end(r, &e);
+        if (torn.code == ERR_UNAVAILABLE && !broken) lease_lose_part(l, &torn);
         buf_free(&more);
     }
 }

@@ -11,6 +11,7 @@
 #include "plan/drive.h"
 #include "plan/joined.h"
 #include "plan/parcels.h"
+#include "plan/plan_show.h"
 #include "plan/rank_exchange.h"
 #include "plan/rank_pass.h"
 #include "plan/results.h"
@@ -236,6 +237,25 @@ static int run_alone(rank_lane *a, flight *f, double *busy, err *e)
     return a->of - l->ranks == l->results_to ? results_take(a, f, e) : run_segment(a, f, busy, e);
 }
 
+/* A step has failed: the device that is lost, of the rank or of its joined group, is named. */
+static void note_broken(plan *l, const plan_rank *r, bool joined, err *e)
+{
+    const plan_group *g = group_of(l, r);
+    const int first = joined ? g->rank0 : (int)(r - l->ranks), n = joined ? g->ranks : 1;
+    char name[PLAN_DEVICE_NAME];
+    for (int i = first; i < first + n; i++) {
+        const segment *s = &l->ranks[i].seg;
+        if (!s->be || !s->be->is_lost || !s->on || !s->be->is_lost(s->on)) continue;
+        const char *node = l->ranks[i].node; /* this process: whoever leads it says so */
+        plan_device_name(l, i, name);
+        err_wrap(e, "%s", name + (*node ? strlen(node) + 1 : 0));
+        pthread_mutex_lock(&l->lock);
+        if (!l->broken.code) l->broken = *e;
+        pthread_mutex_unlock(&l->lock);
+        return;
+    }
+}
+
 static void run_step(rank_lane *a, flight *f)
 {
     plan_rank *r = a->of;
@@ -245,6 +265,7 @@ static void run_step(rank_lane *a, flight *f)
     bool leads;
     if (!joined_enter(a, f, &leads)) return;
     const int rc = (leads ? run_joined : run_alone)(a, f, &busy, &e);
+    if (rc) note_broken(l, r, leads, &e);
     pthread_mutex_lock(&l->lock);
     r->busy += busy;
     if (rc && !f->rc) {

@@ -425,14 +425,18 @@ int plan_segments(const plan *l) { return l->n; }
 
 const segment *plan_segment(const plan *l, int i) { return &l->ranks[i].seg; }
 
-bool plan_is_lost(plan *l, err *why)
+static bool is_recorded(plan *l, const err *what, err *why)
 {
     pthread_mutex_lock(&l->lock);
-    const bool lost = l->lost.code != OK;
-    if (lost && why) *why = l->lost;
+    const bool is = what->code != OK;
+    if (is && why) *why = *what;
     pthread_mutex_unlock(&l->lock);
-    return lost;
+    return is;
 }
+
+bool plan_is_lost(plan *l, err *why) { return is_recorded(l, &l->lost, why); }
+
+bool plan_is_broken(plan *l, err *why) { return is_recorded(l, &l->broken, why); }
 
 double plan_busy(plan *l, int i)
 {

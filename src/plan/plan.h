@@ -105,6 +105,8 @@ int plan_segments(const plan *l);           /* devices: all ranks of the first g
 const segment *plan_segment(const plan *l, int i);
 /* Whether a process that has some of the ranks is lost, so that no step can go on. */
 bool plan_is_lost(plan *l, err *why); /* why: NULL ok */
+/* Whether a device of this process has failed, so that it computes nothing any more; the line names it. */
+bool plan_is_broken(plan *l, err *why); /* why: NULL ok */
 /* Seconds that device i has computed in the steps collected so far, exchanging rows not counted. */
 double plan_busy(plan *l, int i);
 /* How fast the node of device i pretends to be (plan_remote.pretended_speed); NULL: it does not. */

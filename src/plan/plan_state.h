@@ -98,6 +98,7 @@ typedef struct crossing {
     bool divided;        /* several ranks have columns of it */
 } crossing;
 
+/* A program on its devices: what was asked for, the cut, and the steps that are under way; rooms of one thing. */
 struct plan {
     const program *p;
     plan_options asked;
@@ -124,6 +125,7 @@ struct plan {
     pthread_cond_t changed;
     bool stopping, borrows; /* borrows: weights of another plan */
     err lost;               /* why steps cannot go on; code OK: they can */
+    err broken;             /* a device of this process has failed for good; code OK: none has */
 };
 
 static inline bool is_here(const plan *l, const plan_rank *r)

@@ -96,9 +96,9 @@ static void add_peers(engine *g, bool shown, json *root)
     mem_free(all);
 }
 
-/* 503 while the model loads, so that whoever starts the server can wait for 200, and while no query can be served. 200
- * and "degraded": queries wait for a node, a spare serves, or a step takes too long. Where a key is asked for, who has
- * none sees the status alone. */
+/* 503 while the model loads, so that whoever starts the server can wait for 200, and while no query can be served:
+ * "detail" says why. 200 and "degraded": queries wait for a node, a spare serves, or a step takes too long. Where a key
+ * is asked for, who has none sees the status alone. */
 static void handle_health(server *s, exchange *x)
 {
     if (!atomic_load(&s->g)) {
@@ -106,12 +106,14 @@ static void handle_health(server *s, exchange *x)
         exchange_add_header(x, "Retry-After", "1");
         return;
     }
-    const bool unavailable = engine_unavailable(s->g, NULL); /* the log says why */
+    err why = {0};
+    const bool unavailable = engine_unavailable(s->g, &why);
     engine_stats st;
     engine_get_stats(s->g, &st);
     const bool degraded = st.away || st.spare || st.late || !server_is_alive(s);
     json *root = json_new_object();
     json_add_str(root, "status", unavailable ? "unavailable" : degraded ? "degraded" : "ok");
+    if (unavailable && exchange_has_key(s, x)) json_add_str(root, "detail", why.msg);
     add_peers(s->g, exchange_has_key(s, x), root);
     reply_json(x, unavailable ? 503 : 200, root);
     if (unavailable) exchange_add_header(x, "Retry-After", "1");

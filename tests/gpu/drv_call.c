@@ -109,8 +109,8 @@ CUresult drv_enter(const char *name, int needs)
     pthread_mutex_lock(&gate);
     if (!ready) read_settings();
     ready = true;
-    drv_count.calls++;
-    if (fails_now(name)) {
+    drv_count.calls += !(needs & CALL_AGAIN);
+    if (!(needs & CALL_AGAIN) && fails_now(name)) {
         drv_say("%s fails, as SOFT_GPU_FAIL asks for", name);
         return strstr(name, "Alloc") || strstr(name, "Create") || strstr(name, "Instantiate") ? CUDA_ERROR_OUT_OF_MEMORY
                                                                                               : CUDA_ERROR_UNKNOWN;
@@ -136,7 +136,7 @@ void drv_breathe(void)
     pthread_mutex_lock(&gate);
 }
 
-static uint64_t now_ns(void)
+uint64_t drv_now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -145,11 +145,11 @@ static uint64_t now_ns(void)
 
 uint64_t drv_sleep(long ns)
 {
-    const uint64_t start = now_ns();
+    const uint64_t start = drv_now();
     pthread_mutex_unlock(&gate);
     nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
     pthread_mutex_lock(&gate);
-    return now_ns() - start;
+    return drv_now() - start;
 }
 
 CUresult cuGetErrorName(CUresult r, const char **text)

@@ -127,8 +127,19 @@ static bool drops_now(const op *o)
     return true;
 }
 
+/* Whether its device hangs, from this piece of work on. */
+static bool hangs_now(const op *o)
+{
+    static bool hung[GPU_DEVICES];
+    bool *now = &hung[o->cx->device];
+    if (o->kind == OP_KERNEL && !o->running && !*now) *now = plant_hangs(o->fn->of->p->m->function[o->fn->index].name);
+    if (*now) machine_idle += drv_sleep(IDLE_NS);
+    return *now;
+}
+
 bool op_step(op *o)
 {
+    if (hangs_now(o)) return false;
     if (o->cx->broken || drops_now(o)) return true;
     switch (o->kind) {
     case OP_KERNEL: return kernel_step(o, 100000);

@@ -17,7 +17,7 @@ typedef struct drv_settings {
 extern drv_settings drv_set;
 
 /* What a call needs before it does anything. */
-enum { CALL_CONTEXT = 1, CALL_UNCAPTURED = 2 };
+enum { CALL_CONTEXT = 1, CALL_UNCAPTURED = 2, CALL_AGAIN = 4 /* neither counted nor failed: it was before */ };
 /* Takes the lock, counts the call, fails it where SOFT_GPU_FAIL says so. Whatever it answers, drv_leave follows. */
 CUresult drv_enter(const char *name, int needs);
 CUresult drv_leave(CUresult r);
@@ -25,6 +25,8 @@ CUresult drv_leave(CUresult r);
 void drv_breathe(void);
 /* The same for so many ns; how many it were. */
 uint64_t drv_sleep(long ns);
+/* ns of a clock. */
+uint64_t drv_now(void);
 /* A line on stderr for what a caller did wrong. */
 __attribute__((format(printf, 1, 2))) void drv_say(const char *format, ...);
 

@@ -117,9 +117,12 @@ static bool step_towards(stream *s, int depth)
     return false;
 }
 
-CUresult stream_run_until(stream *s, uint64_t count)
+/* The same for some ms at most: CUDA_ERROR_NOT_READY. */
+static CUresult run_for(stream *s, uint64_t count, bool limited)
 {
+    enum { NS = 20000000 };
     context *cx = s->cx;
+    const uint64_t start = drv_now();
     /* Half of the time only what is waited for runs, and what a kernel may wait for; half of the time anything. */
     const bool lazy = chance() & 1;
     while (s->done < count && !cx->broken) {
@@ -131,9 +134,12 @@ CUresult stream_run_until(stream *s, uint64_t count)
         if (lazy && op_waits()) stream_progress();
         op_idle();
         drv_breathe();
+        if (limited && s->done < count && drv_now() - start > NS) return cx->broken ? cx->broken : CUDA_ERROR_NOT_READY;
     }
     return cx->broken;
 }
+
+CUresult stream_run_until(stream *s, uint64_t count) { return run_for(s, count, false); }
 
 CUresult stream_run_context(context *cx)
 {
@@ -207,15 +213,16 @@ CUresult cuStreamSynchronize(CUstream s)
 
 CUresult cuStreamQuery(CUstream s)
 {
-    CUresult r = drv_enter("cuStreamQuery", CALL_CONTEXT);
+    static _Thread_local bool again; /* this thread asks until it is there: how often depends on the time */
+    CUresult r = drv_enter("cuStreamQuery", CALL_CONTEXT | (again ? CALL_AGAIN : 0));
     stream *t = r ? NULL : stream_of(s);
+    drv_count.synchronizations += !again;
+    again = false;
     if (!r && !t) r = CUDA_ERROR_INVALID_HANDLE;
     if (!r && t->capture) t->capture->broken = true, r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    if (r) return drv_leave(r);
-    if (t->done < t->queued) stream_progress();
-    op_idle();
-    if (t->cx->broken) return drv_leave(t->cx->broken);
-    return drv_leave(t->done < t->queued ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
+    if (!r) r = run_for(t, t->queued, true);
+    again = r == CUDA_ERROR_NOT_READY;
+    return drv_leave(r);
 }
 
 CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned int flags)

@@ -51,12 +51,23 @@ bool plant_now(const char *what)
     return asked && !strncmp(asked, what, strlen(what)) && ++seen == strtoull(asked + strlen(what), NULL, 10);
 }
 
+static bool is_asked(const char *asked, const char *kernel, uint64_t *seen)
+{
+    const char *at = asked ? strchr(asked, ':') : NULL;
+    return at && strlen(kernel) == (size_t)(at - asked) && !strncmp(asked, kernel, strlen(kernel)) &&
+           ++*seen == strtoull(at + 1, NULL, 10);
+}
+
 bool plant_stops(const char *kernel)
 {
     static uint64_t seen;
-    const char *asked = getenv("SOFT_GPU_STOP"), *at = asked ? strchr(asked, ':') : NULL;
-    return at && strlen(kernel) == (size_t)(at - asked) && !strncmp(asked, kernel, strlen(kernel)) &&
-           ++seen == strtoull(at + 1, NULL, 10);
+    return is_asked(getenv("SOFT_GPU_STOP"), kernel, &seen);
+}
+
+bool plant_hangs(const char *kernel)
+{
+    static uint64_t seen;
+    return is_asked(getenv("SOFT_GPU_HANG"), kernel, &seen);
 }
 
 void plant_cover(program *p)

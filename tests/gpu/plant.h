@@ -7,6 +7,7 @@
  *                         the next one that follows a graph of fewer blocks, runs that other one
  *   SOFT_GPU_STOP=pick:12 the device that is to run the 12th kernel of this name runs neither this one nor any later
  *                         one, and says that it has
+ *   SOFT_GPU_HANG=pick:12 that device never ends this kernel, nor anything later
  *   SOFT_GPU_COVER=FILE   when a module goes, its lines that have run are added: name of its last function, number */
 #pragma once
 #include "tests/gpu/ptx_program.h"
@@ -17,6 +18,8 @@ char *plant_text(const char *text);
 bool plant_now(const char *what);
 /* Whether SOFT_GPU_STOP means this kernel. */
 bool plant_stops(const char *kernel);
+/* Whether SOFT_GPU_HANG means this kernel. */
+bool plant_hangs(const char *kernel);
 /* Makes p note what runs, where SOFT_GPU_COVER asks for it; and writes it down. */
 void plant_cover(program *p);
 void plant_covered(const program *p);

@@ -25,6 +25,7 @@ static const struct {
     {"key_file", {"%T/key"}},
     {"peer_timeout", {"0.5", "20"}},
     {"peer_wait", {"0", "5"}},
+    {"device_timeout", {"60", "900"}},
     {"ctx", {"64", "1000"}},
     {"codec_group", {"32", "4096"}},
     {"threads", {"1", "3"}},
