@@ -37,7 +37,8 @@ TAIL = """
 
 A class is found by its family: `XForSequenceClassification` gives scores of texts (`embed --scores`; a decoder reads the last token that is no
 padding), `XForTokenClassification` and `XForQuestionAnswering` a row for each token (`eval logits`: labels, or start and end), `XModel` states and
-vectors (`eval hidden`, `embed`). Decoders with `is_causal: false`, and Gemma 3 with `use_bidirectional_attention: true` (EmbeddingGemma), see later tokens.
+vectors (`eval hidden`, `embed`). BART's and T5's heads read a text with both parts; mBART's and PLBart's are refused.
+Decoders with `is_causal: false`, and Gemma 3 with `use_bidirectional_attention: true` (EmbeddingGemma), see later tokens.
 
 ## Under another family's name
 
