@@ -128,7 +128,9 @@ static int narrow_type(const char *type, char *out, size_t cap, err *e)
 static int find_wrapped(const json *j, char *out, size_t cap, err *e)
 {
     const char *root = wrapped_root(j), *class = json_str(json_first(json_get(j, "architectures")), "ForCausalLM");
-    if (!root || !(str_ends(class, "ForConditionalGeneration") || str_ends(class, "ForCausalLM"))) return 0;
+    if (!root || !(str_ends(class, "ForConditionalGeneration") || str_ends(class, "ForCausalLM") ||
+                   str_ends(class, "ChatModel")))
+        return 0;
     int not = find_arch("!", class, NULL, out, cap, e);
     return not < 0 ? not
            : not   ? 0

@@ -31,6 +31,7 @@ int heads_apply(spec *s, const ckpt *c, const json *config, err *e)
     static const struct {
         const char *end, *output;
     } heads[] = {{"LMHeadModel", NULL},
+                 {"ChatModel", NULL},
                  {"MTModel", NULL},
                  {"Model", "states"},
                  {"ForSequenceClassification", "scores"},

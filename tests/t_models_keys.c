@@ -104,6 +104,22 @@ static void the_hub_is_silent(void **unused)
         const char *told = judge_text("llama", config, NULL, NULL);
         if (*told) fail_msg("%s", told);
     }
+    static const char *const of_families[][2] = {
+        {"cohere2",
+         "\"layer_switch\":4,\"order_of_interleaved_layers\":\"local_attn_first\",\"position_embedding_type\":"
+         "\"rope_gptj\",\"rotary_pct\":1.0,\"use_embedding_sharing\":true,\"use_gated_activation\":true,"
+         "\"use_parallel_block\":true,\"use_parallel_embedding\":true,\"cache_implementation\":\"hybrid\""},
+        {"llama", "\"is_llama_config\":true,\"pixel_shuffle_factor\":4,\"perceiver_config\":{\"depth\":6},"
+                  "\"transformers.js_config\":{\"a\":1},\"neftune_noise_alpha\":0.0,\"qk_layer_norms\":false"},
+        {"mistral", "\"is_composition\":true"},
+        {"qwen2_vl", "\"rope_scaling\":{\"type\":\"mrope\",\"mrope_section\":[16,24,24]},\"vision_token_id\":151654,"
+                     "\"vision_config\":{\"depth\":32},\"use_sliding_window\":false,\"sliding_window\":32768"}};
+    for (size_t i = 0; i < sizeof of_families / sizeof *of_families; i++) {
+        char config[2000];
+        snprintf(config, sizeof config, "{\"hidden_size\":8,%s}", of_families[i][1]);
+        const char *told = judge_text(of_families[i][0], config, NULL, NULL);
+        if (*told) fail_msg("%s: %s", of_families[i][0], told);
+    }
 }
 
 #define REFUSED(keys)                                                                                                  \

@@ -18,6 +18,7 @@ static const change changes[] = {
     {"llava", "s/^ \"tie_word_embeddings\": false/ \"use_bidirectional_attention\": true/", "", NULL},
     {"llava", "s/\"pretraining_tp\": 1/\"use_bidirectional_attention\": true/", "", "use_bidirectional_attention"},
     {"llava", "s/\"architectures\"/\"classes\"/", "", NULL},
+    {"llava", "s/\"text_config\"/\"llm_config\"/; s/LlavaForConditionalGeneration/InternVLChatModel/", "", NULL},
     {"llava", "s/ForConditionalGeneration/ForSequenceClassification/", "", "'LlavaForSequenceClassification'"},
     {"llava", "s/\"model_type\": \"llama\"/\"model_type\": \"unheard\"/", "", "'LlavaForConditionalGeneration'"},
     {"llava", "s/\"num_hidden_layers\": 2,/\"num_hidden_layers\": -1,/", "", "layers is -1"},
@@ -33,6 +34,12 @@ static const change changes[] = {
     {"gemma3", "s/^  \"tie_word_embeddings\": true/  \"tie_word_embeddings\": false/", "", NULL},
     /* its text sees its whole prompt */
     {"gemma3", "s/Gemma3For/PaliGemmaFor/; s/\"gemma3_text\"/\"gemma\"/", "", "'PaliGemmaForConditionalGeneration'"},
+    /* files made before 2025: all keys at the top */
+    {"qwen2_vl",
+     "/\"text_config\": {/,/^ },/{/\"text_config\"/d;/^ },/d;/\"model_type\"/d;/\"tie_word/d;"
+     "s/\"vocab_size\": 101/&,/;s/\"rope_type\": \"default\"/\"type\": \"mrope\"/;"
+     "s/rope_parameters/rope_scaling/}",
+     "", NULL},
     {"qwen2_vl", "s/\"rope_type\": \"default\"/\"type\": \"mrope\"/; s/rope_parameters/rope_scaling/", "", NULL},
 };
 

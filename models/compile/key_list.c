@@ -121,6 +121,12 @@ const known_key known_keys[] = {
     {"problem_type", HARMLESS, "the loss of training"},
     {"finetuning_task", HARMLESS, "what it was trained for"},
     {"task_specific_params", HARMLESS, "what it was trained for"},
+    {"is_composition", HARMLESS, "the text model lies inside another"},
+    {"is_llama_config", HARMLESS, "the text model lies inside another"},
+    {"num_image_tokens", HARMLESS, "pictures"},
+    {"pixel_shuffle_factor", HARMLESS, "pictures"},
+    {"perceiver_config", HARMLESS, "pictures"},
+    {"transformers.js_config*", HARMLESS, "another program's"},
     {"language", HARMLESS, "what it was trained for"},
     {"license", HARMLESS, "the file's"},
 

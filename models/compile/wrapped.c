@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const roots[] = {"text_config"};
+static const char *const roots[] = {"text_config", "llm_config"};
 /* longer ones first: one may begin with another */
 static const char *const outer[] = {"model.language_model.", "language_model.", "model.text_model.", "text_model."};
 /* what the class of the whole reads itself, before the text model's own value */

@@ -11,7 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The object of a configuration that says what its text model is ("text_config", with a model_type), or NULL. */
+/* The object of a configuration that says what its text model is ("text_config"; in InternVL's own files "llm_config";
+ * with a model_type), or NULL. */
 const char *wrapped_root(const json *config);
 /* The configuration that a spec with `root` reads: a root of its own for the caller to free, or NULL where the spec has
  * no root or the configuration no such object, so that its keys stand at the top. Keys come from the object; which
