@@ -16,13 +16,12 @@ static const char *class_of(const ckpt *c, const json *config)
     return type == 4 ? "ForSequenceClassification" : type > 0 ? "Model" : "";
 }
 
-/* As a key, and as a name that expressions of the spec can ask for. */
-static int put_output(spec *s, const char *output, err *e)
+/* The same as a name that expressions of the spec can ask for. */
+static int put_kind(spec *s, const char *output, err *e)
 {
-    char word[20];
-    snprintf(word, sizeof word, "\"%s\"", output);
-    const int rc = spec_put(s, "network", "output", output, e);
-    return rc ? rc : spec_put(s, "config", "output_kind", word, e);
+    char word[40];
+    snprintf(word, sizeof word, "\"%.30s\"", output);
+    return spec_put(s, "config", "output_kind", word, e);
 }
 
 int heads_apply(spec *s, const ckpt *c, const json *config, err *e)
@@ -30,15 +29,18 @@ int heads_apply(spec *s, const ckpt *c, const json *config, err *e)
     const char *cls = class_of(c, config);
     static const struct {
         const char *end, *output;
-    } heads[] = {{"LMHeadModel", NULL},
+    } heads[] = {{"Model", "states"}, /* the last that fits counts */
+                 {"LMHeadModel", NULL},
                  {"ChatModel", NULL},
                  {"MTModel", NULL},
-                 {"Model", "states"},
                  {"ForSequenceClassification", "scores"},
                  {"ForTokenClassification", "labels"},
                  {"ForQuestionAnswering", "labels"}};
-    if (spec_find(s, "network", "output")) return OK;
+    const char *said = spec_text(s, "network", "output");
+    if (said) return put_kind(s, said, e);
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-        if (str_ends(cls, heads[i].end)) return heads[i].output ? put_output(s, heads[i].output, e) : OK;
-    return OK;
+        if (str_ends(cls, heads[i].end)) said = heads[i].output;
+    if (!said) return OK;
+    const int rc = spec_put(s, "network", "output", said, e);
+    return rc ? rc : put_kind(s, said, e);
 }
