@@ -7,9 +7,9 @@
 A fault is an edit of the PTX text while the software GPU loads it (tests/gpu/plant.h), at a line that has run in the
 test that judges it: so no kernel is named here, and what is rewritten tomorrow is judged the same day. Others leave
 out a copy or a kernel, or launch another graph. Judges are tests of kernels (t_cuda_products, whose rows are long
-enough that warps hand chains on, cases of t_cuda_attn, types of t_cuda_prefill), rows of t_cuda_lists and types of
-t_cuda_builtin. Those that run the line try one after the other, kernels first: bits that differ, a race, a fault of
-memory, a wait for ever, or a time-out is a find.
+enough that warps hand chains on, cases of t_cuda_attn, types of t_cuda_prefill and t_cuda_wgmma), rows of
+t_cuda_lists and types of t_cuda_builtin. Those that run the line try one after the other, kernels first: bits that
+differ, a race, a fault of memory, a wait for ever, or a time-out is a find.
 
 Classes take turns; sites of a class are drawn from all its kernels alike. Some have no effect: a barrier behind the
 last use of what it guards, a bound that no loop comes to, a fused product whose rounding is lost in what follows. So
@@ -31,6 +31,7 @@ import tempfile
 # Three sequences, ALiBi, a window, many heads, sinks.
 KERNELS = [("t_cuda_products", {})] + [("t_cuda_attn", {"CASE": str(case)}) for case in (2, 4, 6, 8, 15)]
 KERNELS += [("t_cuda_prefill", {"TYPE": kind}) for kind in ("q4_b64", "q8_0", "q6_k", "iq4_nl")]
+KERNELS += [("t_cuda_wgmma", {"TYPE": kind}) for kind in ("q4_b64", "q8_0", "q5_k", "q4_t")]
 # A Llama, experts, floats, a coded cache, slots, an encoder; in chunks of one row.
 JUDGES = KERNELS + [("t_cuda_lists", {"ROW": str(row)}) for row in (0, 10, 11, 13, 16, 18, 7, 14, 17)]
 JUDGES += [("t_cuda_builtin", {"TYPE": kind}) for kind in ("q4_b64", "q8_0", "q8_b64", "iq4_nl", "f16")]
@@ -94,14 +95,14 @@ LOAD = r"(ld\.(?:global|shared)\S*?(?:\.v([24]))?\.[bufs](8|16|32|64)\s+[^\[]*)"
 CLASSES = [
     ("barrier", "", r"(?:bar|barrier)\.sync(?:\.aligned)?\s.*;$", drop),
     ("lane", "", r"(shfl\.sync\.\w+\.b32\s.*?, )(\d+)(, \S+, \S+;)$", other_lane),
-    ("plane", "qmat|qdec|qpre", r"(and\.b32\s+%\w+, %\w+, )(\d{2,10});$", other_bits),
+    ("plane", "qmat|qdec|qpre|qwg", r"(and\.b32\s+%\w+, %\w+, )(\d{2,10});$", other_bits),
     ("tail", "", rf"setp\.(lt|ge)\.(s(?:32|64))\s+{REG}, {REG}, {REG};$", shorter),
-    ("chain", "mat|qdec|qpre|attn", rf"fma\.rn\.f32\s+{REG}, {REG}, {REG}, {REG};$", apart),
+    ("chain", "mat|qdec|qpre|qwg|attn", rf"fma\.rn\.f32\s+{REG}, {REG}, {REG}, {REG};$", apart),
     ("wait", "", r"(?:cp\.async\.wait|mbarrier\.try_wait|bar\.warp\.sync).*;$", drop),
     ("scale", "", rf"(mul\.rn\.f32)\s+{REG}, {REG}, (?!\3){REG};$", twice),
     ("product", "", rf"dp4a\.\w+\.\w+\s+{REG}, %\w+, %\w+, {REG};$", without_product),
     ("rows", "", r"((?:mma|wgmma)\S+\s+\{.*?\},\s+)\{(%\w+), (%\w+)(.*;)$", rows_swapped),
-    ("shift", "qmat|qdec|qpre", r"(sh[lr]\.[bu]32\s+%\w+, %\w+, )(\d|1\d|2[0-3]);$", other_shift),
+    ("shift", "qmat|qdec|qpre|qwg", r"(sh[lr]\.[bu]32\s+%\w+, %\w+, )(\d|1\d|2[0-3]);$", other_shift),
     ("order", "", r"()((?:fence|membar)\S*.*);$", drop),
     ("address", "", rf"{LOAD}\[{REG}\+(\d+)\];$", elsewhere),
     ("rounding", "", r"(cvt\.)rni?((?:\.\w+)?\.(?:s32|s8|s16|u32|f16)\.f32)(\s.*)$", toward_zero),
@@ -234,7 +235,8 @@ def main():
     parser.add_argument("--least", type=float, default=0.9, help="share that has to be found")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
     o = parser.parse_args()
-    texts = [Text(os.path.join(o.build, f"gen/{image}.compute_80.ptx")) for image in ("fast", "prefill")]
+    images = ("fast.compute_80", "prefill.compute_80", "wgmma.compute_90a")
+    texts = [Text(os.path.join(o.build, f"gen/{image}.ptx")) for image in images]
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(o.jobs) as pool:
         rig = Rig(o.build, folder)
         looks = list(pool.map(rig.look, range(len(JUDGES))))
