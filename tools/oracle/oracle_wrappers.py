@@ -33,9 +33,12 @@ TEXTS = {       # model_type of a text model: the case that has its sizes
     "llama4_text": "llama4", "bart": "bart", "phi3": "phi3", "ministral3": "ministral3",
     "qwen3_moe": "qwen3-moe", "gpt_oss": "gpt-oss",
     "qwen2_vl_text": "qwen2", "qwen2_5_vl_text": "qwen2", "qwen3_vl_text": "qwen3", "qwen3_vl_moe_text": "qwen3-moe",
+    "qwen2_5_omni_text": "qwen2", "qwen3_omni_moe_text": "qwen3-moe",
 }
+# the specs of texts whose positions have three parts
 MROPE = {"qwen2_vl_text": "qwen2_vl", "qwen2_5_vl_text": "qwen2_vl", "qwen3_vl_text": "qwen3_vl",
-         "qwen3_vl_moe_text": "qwen3_vl_moe"}       # the specs of texts that have positions of three parts
+         "qwen3_vl_moe_text": "qwen3_vl_moe",
+         "qwen2_5_omni_text": "qwen2_5_omni", "qwen3_omni_moe_text": "qwen3_omni_moe"}
 # no text goes in and comes out: detection, speech synthesis, pairs of vectors, or a package that is not there
 OTHERS = {"grounding-dino", "mm-grounding-dino", "modernvbert", "pe_audio", "pe_audio_video", "pe_video",
           "vision-text-dual-encoder", "vibevoice", "omniasr", "qwen2_5_omni", "qwen3_omni_moe"}
