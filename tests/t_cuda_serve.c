@@ -16,7 +16,7 @@ static char work[256];
  * counts of calls. */
 static const char script[] =
     "rm -f url said a b c rc counts health status\n"
-    "timeout -k 1 200 $P serve -m $V/models/llama --port 0 --log-level error $1 >url 2>said & p=$!\n"
+    "timeout -k 10 200 $P serve -m $V/models/llama --port 0 --log-level error $1 >url 2>said & p=$!\n"
     "while kill -0 $p 2>/dev/null && ! grep -q http url; do sleep 0.02; done\n"
     "u=$(grep -o 'http://127.0.0.1:[0-9]*' url)\n"
     "while [ \"$(curl -s -o health -w '%{http_code}' $u/health)\" = 503 ]; do sleep 0.02; done\n"
