@@ -533,11 +533,15 @@ static best_logit pick_row(const scan_ops *scan, const float *row, int64_t n)
     return logits_have_nan(row, n) ? (best_logit){0, NAN} : scan->best(row, n);
 }
 
-static int cpu_pick(dev *d, const segment *s, ref t, int64_t row0, int64_t rows, best_logit *to, err *e)
+static int cpu_pick(dev *d, const segment *s, ref t, int64_t row0, int64_t rows, int32_t k, best_logit *to, err *e)
 {
     (void)e;
-    for (int64_t i = 0; i < rows; i++)
-        to[i] = pick_row(d->w->table->scan, act_row(s, t, row0 + i), tensor_count(&s->p->tensors[t]));
+    const int64_t n = tensor_count(&s->p->tensors[t]);
+    for (int64_t i = 0; i < rows; i++) {
+        const float *row = act_row(s, t, row0 + i);
+        if (k == 1) to[i] = pick_row(d->w->table->scan, row, n);
+        else logits_best_list(row, n, k, to + i * k);
+    }
     return OK;
 }
 

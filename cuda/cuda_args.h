@@ -238,11 +238,12 @@ typedef struct route_args {
     bool routes;
 } route_args;
 
-/* The best logit of each row of n; live NULL: of all rows of the grid. */
+/* The best logits of each row of n: as many as the step wants, of row after row; without a step, k of each row. */
 typedef struct pick_args {
     const float *logits;
     int64_t n;
-    const int32_t *live;
+    const step *st; /* NULL: the grid's rows, each k */
+    int32_t k;
     best_logit *to;
 } pick_args;
 

@@ -375,7 +375,7 @@ static int cuda_start(dev *of, const segment *s, uint32_t stretch, const step *s
     const uint32_t begin = stretch_begin(s, stretch);
     cuda_wide_prepare(d, st);
     cuda_note_rows(&d->q, st);
-    if (!stretch) c->picks = cuda_best_asked(c, st);
+    if (!stretch) c->picks = cuda_best_asked(d, c, st);
     int rc = stretch ? show_taps(d, c, st, s->p->ops[begin - 1].out, e) : cuda_step_send(d, c, st, e);
     if (rc || begin == s->ends[stretch]) return rc;
     return st->n_tap ? show_stretch(d, c, stretch, st, e) : cuda_graph_start(d, c, stretch, st, cuda_stretch_start, e);

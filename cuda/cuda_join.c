@@ -39,7 +39,7 @@ typedef struct member {
 typedef struct joint_graph {
     int32_t n[AXIS_COUNT];
     cu_address step[JOIN_RANKS]; /* where the steps were */
-    uint32_t picks;              /* ranks that pick */
+    int32_t picks[JOIN_RANKS];   /* best logits that they bring */
     uint64_t uses, last;
     cu_graph_exec exec; /* NULL: not captured yet */
 } joint_graph;
@@ -398,17 +398,13 @@ static int launch_all(joined_group *j, const step *st, err *e)
     return rc;
 }
 
-static uint32_t picks_of(const joined_group *j)
-{
-    uint32_t ranks = 0;
-    for (int r = 0; r < j->ranks; r++) ranks |= (uint32_t)segment_of(&j->m[r])->picks << r;
-    return ranks;
-}
-
 static bool is_same(const joined_group *j, const joint_graph *g, const step *st)
 {
-    bool same = g->uses && !memcmp(g->n, st->n, sizeof g->n) && g->picks == picks_of(j);
-    for (int r = 0; r < j->ranks && same; r++) same = g->step[r] == segment_of(&j->m[r])->step.at;
+    bool same = g->uses && !memcmp(g->n, st->n, sizeof g->n);
+    for (int r = 0; r < j->ranks && same; r++) {
+        const cuda_segment *s = segment_of(&j->m[r]);
+        same = g->step[r] == s->step.at && g->picks[r] == s->picks;
+    }
     return same;
 }
 
@@ -425,8 +421,10 @@ static joint_graph *entry_of(joined_group *j, const step *st)
         if (to->exec && !any_hangs(j)) j->m[0].d->q.cu->cuGraphExecDestroy(to->exec);
         *to = (joint_graph){0};
         memcpy(to->n, st->n, sizeof to->n);
-        for (int r = 0; r < j->ranks; r++) to->step[r] = segment_of(&j->m[r])->step.at;
-        to->picks = picks_of(j);
+        for (int r = 0; r < j->ranks; r++) {
+            to->step[r] = segment_of(&j->m[r])->step.at;
+            to->picks[r] = segment_of(&j->m[r])->picks;
+        }
     }
     to->uses++;
     to->last = ++j->turn;
@@ -462,7 +460,7 @@ static int start_step(joined_group *j, const step *st, err *e)
         cuda_wide_prepare(d, st);
         cuda_note_rows(&d->q, st);
         wide = wide || d->wide.due;
-        s->picks = cuda_best_asked(s, st);
+        s->picks = cuda_best_asked(d, s, st);
         rc = cuda_step_send(d, s, st, e);
     }
     if (rc || wide) return rc ? rc : launch_all(j, st, e);

@@ -55,16 +55,13 @@ int cuda_act_get(dev *of, const segment *s, ref t, int64_t row0, int64_t rows, v
     return rc ? rc : cuda_fetch(&d->q, to, d->stage.at, bytes, e);
 }
 
-/* Starts the kernel that picks the best logit of each row from row0 on. The device reads the number of rows at `live`;
- * NULL: it is `rows`. */
-static int start_pick(cuda_device *d, const cuda_segment *s, ref t, int64_t row0, int64_t rows, const int32_t *live,
-                      cu_address to, err *e)
+/* Starts the kernel that picks the best logits of rows from `logits` on. */
+static int start_pick(cuda_device *d, int64_t rows, pick_args a, err *e)
 {
-    const int64_t n = tensor_count(&d->p->tensors[t]);
-    pick_args a = {(const float *)(uintptr_t)cuda_act_address(s, d->p, t) + row0 * n, n, live,
-                   (best_logit *)(uintptr_t)to};
     return cuda_launch_grid(&d->q, d->w->kernels.pick, (cuda_grid){rows, 1, PICK_THREADS, 0}, (void *[]){&a}, e);
 }
+
+static uint64_t best_room(const cuda_device *d) { return (uint64_t)d->max_rows[AXIS_OUT] * BEST_MAX; }
 
 int cuda_best_open(cuda_device *d, cuda_segment *s, err *e)
 {
@@ -73,37 +70,55 @@ int cuda_best_open(cuda_device *d, cuda_segment *s, err *e)
     for (uint32_t i = 0; i < s->of->n_out && last; i++)
         if (s->of->out[i] == last && p->tensors[last].axis == AXIS_OUT && !p->tensors[last].block) s->best_of = last;
     if (!s->best_of) return OK;
-    return cuda_block_grow(&d->q, &s->best, (uint64_t)d->max_rows[AXIS_OUT] * sizeof(best_logit), "the best logits", e);
+    return cuda_block_grow(&d->q, &s->best, best_room(d) * sizeof(best_logit), "the best logits", e);
 }
 
-bool cuda_best_asked(const cuda_segment *s, const step *st)
+/* Rounded up to a power of two, since the steps of one graph copy as many. */
+int32_t cuda_best_asked(const cuda_device *d, const cuda_segment *s, const step *st)
 {
-    bool any = false;
-    for (int32_t i = 0; i < st->n[AXIS_OUT] && st->best_only && s->best_of && !any; i++) any = st->best_only[i];
-    return any;
+    uint64_t n = 0, asked = 0;
+    for (int32_t i = 0; i < st->n[AXIS_OUT] && s->best_of; i++) n += (uint64_t)step_best(st, i);
+    for (asked = n > 0; asked < n;) asked *= 2;
+    return (int32_t)(asked < best_room(d) ? asked : best_room(d));
 }
 
 int cuda_best_start(cuda_device *d, const cuda_segment *s, const step *st, err *e)
 {
-    const int64_t rows = st->n[AXIS_OUT];
-    const uint64_t bytes = (uint64_t)rows * sizeof(best_logit);
-    int rc = start_pick(d, s, s->best_of, 0, rows, cuda_live(s, AXIS_OUT), s->best.at, e);
+    const uint64_t bytes = (uint64_t)s->picks * sizeof(best_logit);
+    const pick_args a = {.logits = (const float *)(uintptr_t)cuda_act_address(s, d->p, s->best_of),
+                         .n = tensor_count(&d->p->tensors[s->best_of]),
+                         .st = cuda_step_at(s),
+                         .to = (best_logit *)(uintptr_t)s->best.at};
+    int rc = start_pick(d, st->n[AXIS_OUT], a, e);
     if (rc) return rc;
     return cuda_done(&d->q, d->q.cu->cuMemcpyDtoHAsync_v2(s->best.host, s->best.at, bytes, d->q.stream),
                      "copying from the device", e);
 }
 
-int cuda_pick(dev *of, const segment *s, ref t, int64_t row0, int64_t rows, best_logit *to, err *e)
+/* The best logits of a row, which the step has brought. */
+static const best_logit *brought_best(const cuda_segment *s, int64_t row)
+{
+    const best_logit *at = (const best_logit *)(const void *)s->best.host;
+    for (int64_t i = 0; i < row; i++) at += s->wanted[i];
+    return at;
+}
+
+int cuda_pick(dev *of, const segment *s, ref t, int64_t row0, int64_t rows, int32_t k, best_logit *to, err *e)
 {
     cuda_device *d = cuda_device_of(of);
     const cuda_segment *c = s->compiled;
-    const uint64_t bytes = (uint64_t)rows * sizeof *to;
-    if (c->picks && t == c->best_of) { /* the step has brought them */
-        memcpy(to, c->best.host + (uint64_t)row0 * sizeof *to, bytes);
+    const uint64_t bytes = (uint64_t)rows * (uint64_t)k * sizeof *to;
+    if (c->picks && t == c->best_of) {
+        memcpy(to, brought_best(c, row0), bytes);
         return OK;
     }
     int rc = cuda_block_grow(&d->q, &d->stage, bytes, "rows", e);
-    if (!rc) rc = start_pick(d, c, t, row0, rows, NULL, d->stage.at, e);
+    const int64_t n = tensor_count(&d->p->tensors[t]);
+    const pick_args a = {.logits = (const float *)(uintptr_t)cuda_act_address(c, d->p, t) + row0 * n,
+                         .n = n,
+                         .k = k,
+                         .to = (best_logit *)(uintptr_t)d->stage.at};
+    if (!rc) rc = start_pick(d, rows, a, e);
     return rc ? rc : cuda_fetch(&d->q, to, d->stage.at, bytes, e);
 }
 

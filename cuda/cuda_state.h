@@ -132,7 +132,7 @@ typedef struct cuda_graph {
     uint32_t stretch;
     int32_t n[AXIS_COUNT]; /* for how many rows of each axis at most */
     cu_address step;       /* where the step was */
-    bool picks;
+    int32_t picks;
     uint64_t uses, last; /* 0: an empty entry; turn of the last use */
     cu_graph_exec exec;  /* NULL: not captured yet */
 } cuda_graph;
@@ -151,15 +151,16 @@ typedef struct cuda_ops {
 /* A segment on the device. */
 typedef struct cuda_segment {
     const segment *of;
-    cu_address act, run; /* the arena; the struct run */
-    cuda_block step;     /* the struct step and its arrays */
-    cuda_block pages;    /* the page tables; on the host what the device has of them */
-    int32_t tables[2];   /* for how many sequences they are laid out, 0: not at all; and entries of each */
-    cuda_block best;     /* the best logits of rows of `best_of` */
-    ref best_of;         /* 0: the segment has no logits */
-    bool picks;          /* the step asks for best logits, which its last stretch brings to the host */
-    cuda_ops *launches;  /* [n_launch] of all stretches */
-    bool *kept;          /* [n_op] */
+    cu_address act, run;   /* the arena; the struct run */
+    cuda_block step;       /* the struct step and its arrays */
+    cuda_block pages;      /* the page tables; on the host what the device has of them */
+    int32_t tables[2];     /* for how many sequences they are laid out, 0: not at all; and entries of each */
+    cuda_block best;       /* the best logits of rows of `best_of` */
+    ref best_of;           /* 0: the segment has no logits */
+    int32_t picks;         /* best logits that the last stretch of the step brings to the host */
+    const int32_t *wanted; /* [OUT] how many of each row, in the host's copy of the step */
+    cuda_ops *launches;    /* [n_launch] of all stretches */
+    bool *kept;            /* [n_op] */
     uint32_t n_launch;
     cuda_graph graphs[CUDA_GRAPHS];
     uint64_t turn;
@@ -294,11 +295,12 @@ extern const join_ways cuda_join_ways;
 /* cuda_rows.c: backend.act_put, act_get, pick, and ways. */
 int cuda_act_put(dev *d, const segment *s, ref t, int64_t col0, int64_t cols, int64_t rows, const void *from, err *e);
 int cuda_act_get(dev *d, const segment *s, ref t, int64_t row0, int64_t rows, void *to, err *e);
-/* The best logits of a step, computed with it: memory; whether it asks for any; starts that, after the logits. */
+/* The best logits of a step, computed with it: memory; how many are brought, at least as many as it asks for; starts
+ * that, after the logits. */
 int cuda_best_open(cuda_device *d, cuda_segment *s, err *e);
-bool cuda_best_asked(const cuda_segment *s, const step *st);
+int32_t cuda_best_asked(const cuda_device *d, const cuda_segment *s, const step *st);
 int cuda_best_start(cuda_device *d, const cuda_segment *s, const step *st, err *e);
-int cuda_pick(dev *d, const segment *s, ref t, int64_t row0, int64_t rows, best_logit *to, err *e);
+int cuda_pick(dev *d, const segment *s, ref t, int64_t row0, int64_t rows, int32_t k, best_logit *to, err *e);
 extern const row_ways cuda_row_ways;
 static inline cu_address cuda_act_address(const cuda_segment *s, const program *p, ref t)
 {

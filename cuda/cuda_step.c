@@ -101,7 +101,7 @@ static const float *put_vectors(const program *p, writer *w, const step *st, ste
 static uint64_t step_bytes(const program *p, const step *st)
 {
     const uint64_t rows = (uint64_t)st->n[AXIS_TOK] + (uint64_t)st->n[AXIS_ENC], seqs = (uint64_t)st->n_seq + 1;
-    uint64_t ints = 4 * rows + (8 + p->n_rope) * seqs + (uint64_t)st->n[AXIS_OUT] + (uint64_t)st->n[AXIS_SEQ] +
+    uint64_t ints = 4 * rows + (8 + p->n_rope) * seqs + 2 * (uint64_t)st->n[AXIS_OUT] + (uint64_t)st->n[AXIS_SEQ] +
                     CHANGES * sizeof(page_change) / sizeof(int32_t);
     for (int32_t i = 0; i < st->n[AXIS_TOK] && st->vec && st->tok.token; i++)
         if (st->tok.token[i] < 0) ints += (uint64_t)p->dim + ALIGN;
@@ -162,6 +162,9 @@ int cuda_step_send(cuda_device *d, cuda_segment *s, const step *st, err *e)
     to.tok = put_rows(&w, st, &st->tok, st->n[AXIS_TOK]);
     to.enc = put_rows(&w, st, &st->enc, st->n[AXIS_ENC]);
     to.out = put_ids(&w, st->out, st->n[AXIS_OUT]);
+    to.best = put_ids(&w, st->best, st->n[AXIS_OUT]);
+    s->wanted = to.best ? (const int32_t *)(const void *)(s->step.host + ((cu_address)(uintptr_t)to.best - s->step.at))
+                        : NULL;
     to.pool = put_ids(&w, st->pool, st->n[AXIS_SEQ]);
     to.seq_rope = put_ids(&w, st->seq_rope, (int64_t)p->n_rope * st->n_seq);
     to.slot_read = put_ids(&w, st->slot_read, st->n_seq);

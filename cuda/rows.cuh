@@ -218,21 +218,24 @@ extern "C" __global__ void __launch_bounds__(RUN_THREADS) cuda_rows(const __grid
     }
 }
 
-/* The best logit of a row, by a block; core/best_logit.h: of equals the first, and {0, NaN} where one is NaN. */
-extern "C" __global__ void __launch_bounds__(PICK_THREADS) cuda_pick(const pick_args a)
+/* ---- the best logits of a row, by a block (core/best_logit.h) */
+
+static __device__ bool pick_has_nan(const float *row, int64_t n)
 {
-    __shared__ best_logit best[PICK_THREADS];
-    if (a.live && blockIdx.x >= *a.live) return;
-    const float *row = a.logits + (int64_t)blockIdx.x * a.n;
-    best_logit mine = {0, -INFINITY};
     int odd = 0;
 #pragma unroll 8
-    for (int64_t i = threadIdx.x; i < a.n; i += PICK_THREADS) {
-        const float x = row[i];
-        odd |= x != x;
-        if (x > mine.value) mine = (best_logit){(int32_t)i, x};
-    }
-    odd = __syncthreads_or(odd);
+    for (int64_t i = threadIdx.x; i < n; i += PICK_THREADS) odd |= row[i] != row[i];
+    return __syncthreads_or(odd);
+}
+
+/* One, of equals the first. */
+static __device__ void pick_one(const float *row, int64_t n, best_logit *to)
+{
+    __shared__ best_logit best[PICK_THREADS];
+    best_logit mine = {0, -INFINITY};
+#pragma unroll 8
+    for (int64_t i = threadIdx.x; i < n; i += PICK_THREADS)
+        if (row[i] > mine.value) mine = (best_logit){(int32_t)i, row[i]};
     best[threadIdx.x] = mine;
     for (unsigned half = PICK_THREADS / 2; half; half /= 2) {
         __syncthreads();
@@ -240,7 +243,79 @@ extern "C" __global__ void __launch_bounds__(PICK_THREADS) cuda_pick(const pick_
         const best_logit one = best[threadIdx.x], two = best[threadIdx.x + half];
         if (two.value > one.value || (two.value == one.value && two.id < one.id)) best[threadIdx.x] = two;
     }
-    if (threadIdx.x == 0) a.to[blockIdx.x] = odd ? (best_logit){0, NAN} : best[0];
+    if (threadIdx.x == 0) *to = best[0];
+}
+
+/* A number that is greater for a greater logit, and of equals for the one that comes first. */
+static __device__ uint64_t pick_order(float x, int64_t id)
+{
+    const uint32_t bits = x == 0 ? 0 : __float_as_uint(x);
+    return (uint64_t)(bits >> 31 ? ~bits : bits | 0x80000000u) << 32 | (uint32_t)~(uint32_t)id;
+}
+
+typedef struct pick_state {
+    int count[256]; /* of logits by the digit that is looked at */
+    uint64_t least; /* the digits that are known of the last one that is taken */
+    int need, n;    /* of those that share these digits; taken so far */
+    bool known;     /* all that share these digits are taken */
+    best_logit list[BEST_MAX];
+} pick_state;
+
+/* The digit of the last one that is taken: of those with greater ones all are. */
+static __device__ void pick_digit(pick_state *s, int shift)
+{
+    int d = 255;
+    for (; d > 0 && s->count[d] < s->need; d--) s->need -= s->count[d];
+    s->least |= (uint64_t)d << shift;
+    s->known = s->count[d] <= s->need;
+}
+
+/* k of them: which is the last is found digit by digit (a radix select), the first of them of value, then of id. */
+static __device__ void pick_list(const float *row, int64_t n, int32_t k, best_logit *to)
+{
+    __shared__ pick_state s;
+    if (threadIdx.x == 0) s.least = 0, s.need = k, s.n = 0, s.known = false;
+    for (int shift = 56; shift >= 0; shift -= 8) {
+        for (int i = (int)threadIdx.x; i < 256; i += PICK_THREADS) s.count[i] = 0;
+        __syncthreads();
+        const uint64_t least = s.least;
+        if (s.known) break;
+        for (int64_t i = threadIdx.x; i < n; i += PICK_THREADS) {
+            const uint64_t x = pick_order(row[i], i);
+            const bool same = shift == 56 || x >> (shift + 8) == least >> (shift + 8);
+            if (same && row[i] > -INFINITY) atomicAdd(&s.count[x >> shift & 255], 1);
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) pick_digit(&s, shift);
+        __syncthreads();
+    }
+    const uint64_t least = s.least;
+    for (int64_t i = threadIdx.x; i < n; i += PICK_THREADS)
+        if (row[i] > -INFINITY && pick_order(row[i], i) >= least)
+            s.list[atomicAdd(&s.n, 1)] = (best_logit){(int32_t)i, row[i]};
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < k; i += PICK_THREADS) {
+        int at = 0;
+        for (int j = 0; j < s.n && i < s.n; j++) at += s.list[j].id < s.list[i].id;
+        if (i < s.n) to[at] = s.list[i];
+        else to[i] = (best_logit){-1, -INFINITY};
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(PICK_THREADS) cuda_pick(const pick_args a)
+{
+    const int row = (int)blockIdx.x;
+    if (a.st && row >= a.st->n[AXIS_OUT]) return;
+    const int32_t k = a.st ? a.st->best[row] : a.k;
+    int64_t at = a.st ? 0 : (int64_t)row * k;
+    for (int i = 0; a.st && i < row; i++) at += a.st->best[i];
+    if (!k) return;
+    const float *logits = a.logits + (int64_t)row * a.n;
+    if (pick_has_nan(logits, a.n)) {
+        for (int i = (int)threadIdx.x; i < k; i += PICK_THREADS)
+            a.to[at + i] = i ? (best_logit){-1, -INFINITY} : (best_logit){0, NAN};
+    } else if (k == 1) pick_one(logits, a.n, a.to + at);
+    else pick_list(logits, a.n, k, a.to + at);
 }
 
 /* The changes that follow a step, into its page tables. */

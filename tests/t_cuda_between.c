@@ -4,6 +4,7 @@
 #include "command.h"
 #include "gpu_path.h"
 
+#include <math.h>
 #include <sys/stat.h>
 
 static char gpu[4096], work[256]; /* the folder of the software driver; of what is written here */
@@ -188,6 +189,19 @@ static double stop(const char *settings, const char *options, buf *said)
     return clock_now() - start;
 }
 
+/* Such a run ends soon, beside a whole one; a machine that others use gets three tries. */
+static void stop_soon(const char *settings, const char *options, buf *said)
+{
+    double seconds = INFINITY, whole = 0;
+    for (int i = 0; i < 3 && seconds > 3 * whole + 3; i++) {
+        said->n = 0;
+        whole = stop("", "", said);
+        said->n = 0;
+        seconds = stop(settings, options, said);
+    }
+    if (seconds > 3 * whole + 3) fail_msg("%s: %.1f s, a whole run %.1f s", settings, seconds, whole);
+}
+
 /* The ranks that go on wait for it a time that is limited; kernels of the rest of the step do not wait again. */
 static void a_rank_that_stops_ends_the_step(void **unused)
 {
@@ -197,17 +211,12 @@ static void a_rank_that_stops_ends_the_step(void **unused)
                                            {"SOFT_GPU_STOP=join_columns:5", ""},
                                            {"SOFT_GPU_STOP=join_rows:2", ""}};
     buf said = {0};
-    const double whole = stop("", "", &said);
     for (size_t i = 0; i < sizeof stops / sizeof *stops; i++) {
-        said.n = 0;
-        const double seconds = stop(stops[i][0], stops[i][1], &said);
+        stop_soon(stops[i][0], stops[i][1], &said);
         if (!strstr(buf_cstr(&said), "a device of a group has not done its part of a step"))
             fail_msg("%s: %s", stops[i][0], buf_cstr(&said));
-        if (seconds > 3 * whole + 3) fail_msg("%s: %.1f s, a whole run %.1f s", stops[i][0], seconds, whole);
     }
-    said.n = 0;
-    const double seconds = stop("SOFT_GPU_FAIL=cuLaunchKernel:90", "--reduce int8", &said);
-    if (seconds > 3 * whole + 3) fail_msg("a failed launch: %.1f s, a whole run %.1f s", seconds, whole);
+    stop_soon("SOFT_GPU_FAIL=cuLaunchKernel:90", "--reduce int8", &said);
     buf_free(&said);
 }
 

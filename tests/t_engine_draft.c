@@ -1,6 +1,7 @@
 /* t_engine_draft.c - guesses change no text: what queries of every kind give alone, without guesses, they give in full
  * steps with guesses of which some hold and some do not, on one device and several, with steps under way at once. Log-
- * probabilities are the same, pages are given back, fewer steps are taken. And what draft_ngram finds. */
+ * probabilities are the same, pages are given back, fewer steps are taken. A text that is drawn among the best logits
+ * alone is that which is drawn from whole rows, where log-probabilities are asked for. And what draft_ngram finds. */
 #include "engine/engine_state.h"
 #include "measure/auto_open.h"
 #include "test.h"
@@ -9,7 +10,7 @@
 
 #include <math.h>
 
-enum { QUERIES = 8, TOKENS = 100, PROMPT = 9, CTX = 120, TOP = 2 };
+enum { QUERIES = 10, TOKENS = 100, PROMPT = 9, CTX = 120, TOP = 2 };
 
 typedef struct text {
     query q;
@@ -36,11 +37,13 @@ static sample_params params_of(int i)
         {"top_p", "0.8", "frequency_penalty", "0.7", "mirostat", "2"},
         {"temperature", "0"},
         {"temperature", "0.5", "typical_p", "0.95"},
+        {"temperature", "1.4", "top_k", "5", "top_p", "0.95"},
+        {"temperature", "1.4", "top_k", "5", "top_p", "0.95"},
     };
     sample_params p;
     err e = {0};
     param_defaults(sample_param_rows, sample_param_count, &p);
-    p.seed = i + 1;
+    p.seed = (i == 9 ? 8 : i) + 1;
     p.choice = i == 3 ? 3 : 0;
     for (int k = 0; k < 8 && asked[i][k]; k += 2)
         assert_ok(param_set(param_find(sample_param_rows, sample_param_count, asked[i][k]), &p, asked[i][k + 1],
@@ -77,9 +80,9 @@ static text text_asked(const engine *g, int i)
                     .n_bad = i == 2 ? 5 : 0,
                     .bias = bias,
                     .n_bias = i == 5,
-                    .n_logprobs = i % 3 == 1 ? TOP : -1,
+                    .n_logprobs = i % 3 == 1 || i == 9 ? TOP : -1,
                     .on_token = keep}};
-    for (int k = 0; k < PROMPT; k++) t.prompt[k] = (i * 31 + k * 7 + 3) % n_vocab;
+    for (int k = 0; k < PROMPT; k++) t.prompt[k] = ((i == 9 ? 8 : i) * 31 + k * 7 + 3) % n_vocab;
     return t;
 }
 
@@ -172,6 +175,7 @@ static void write_alone(const char *path)
         add(g, &alone[i]);
         run(g);
     }
+    compare(&alone[8], &alone[9], 9);
     engine_close(g);
 }
 

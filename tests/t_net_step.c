@@ -28,7 +28,7 @@ typedef struct leader {
     int32_t out[STEP_OUTS], pool[STEP_SEQS], rope[STEP_SEQS], slot_read[STEP_SEQS], slot_write[STEP_SEQS];
     int32_t page[3 * STEP_SEQS * (STEP_CTX / PAGE_TOKENS + 1)];
     float vec[STEP_ROWS * STEP_DIM];
-    bool best[STEP_OUTS];
+    int32_t best[STEP_OUTS];
     page_copy copies[8];
 } leader;
 
@@ -88,7 +88,7 @@ static void add_sequence(leader *d, life *x, int32_t s)
         d->pos[at + i] = before + i;
         d->seq[at + i] = s;
         if (st->n[AXIS_OUT] < STEP_OUTS && draw(d, 3) == 0) {
-            d->best[st->n[AXIS_OUT]] = draw(d, 2);
+            d->best[st->n[AXIS_OUT]] = draw(d, 2) ? draw(d, d->seed % 3 ? 2 : BEST_MAX + 1) : 0;
             d->out[st->n[AXIS_OUT]++] = at + i;
         }
     }
@@ -129,7 +129,7 @@ static const step *next_step(leader *d)
                  .slot_read = d->slot_read,
                  .slot_write = d->slot_write,
                  .copies = d->copies,
-                 .best_only = d->best};
+                 .best = d->best};
     for (int i = 0; i < STEP_ROWS * STEP_DIM; i++) d->vec[i] = (float)draw(d, 1000);
     for (int32_t s = 0; s < d->n; s++) add_sequence(d, &d->live[s], s);
     st->n[AXIS_EXP] = st->n[AXIS_TOK] * d->l->n_used;
@@ -175,7 +175,7 @@ static void same_step(const step *a, const step *b, const step_limits *l, const 
     same_ints("slots", a->slot_read, b->slot_read, a->n_seq);
     same_ints("slots", a->slot_write, b->slot_write, a->n_seq);
     same_ints("copies", (const int32_t *)a->copies, (const int32_t *)b->copies, a->n_copy * 3);
-    for (int32_t i = 0; i < a->n[AXIS_OUT]; i++) assert_int_equal(a->best_only[i], b->best_only[i]);
+    for (int32_t i = 0; i < a->n[AXIS_OUT]; i++) assert_int_equal(a->best[i], b->best[i]);
     for (int32_t i = 0; i < a->n[AXIS_TOK]; i++)
         if (a->tok.token[i] < 0)
             assert_memory_equal(a->vec + ~a->tok.token[i] * STEP_DIM, b->vec + ~a->tok.token[i] * STEP_DIM,

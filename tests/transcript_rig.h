@@ -3,7 +3,7 @@
 #pragma once
 #include "vector_rig.h"
 
-enum { QUERIES_MAX = 4 };
+enum { QUERIES_MAX = 5 };
 
 typedef struct transcript {
     buf of[1 + QUERIES_MAX]; /* rows; queries */
@@ -37,7 +37,7 @@ static inline bool add_vectors(const reader *r, const token_event *ev)
 /* q [n] with all but the text, n at most QUERIES_MAX. */
 static inline void run_queries(engine *g, const inputs *x, query *q, int n, transcript *t)
 {
-    static const size_t length[QUERIES_MAX] = {20, 1, 33, 5};
+    static const size_t length[QUERIES_MAX] = {20, 1, 33, 5, 11};
     const engine_info *i = engine_describe(g);
     reader r[QUERIES_MAX];
     err e = {0};

@@ -2,7 +2,7 @@
  * of steps in flight, other chunks.
  *
  * What is compared with one step after the other on the CPU: logits and hidden states of all rows, texts drawn for
- * three queries at once with log-probabilities, a beam search, vectors and scores. */
+ * four queries at once with log-probabilities or among the best logits, a beam search, vectors and scores. */
 #pragma once
 #include "cpu/cpu_backend.h"
 #include "fake/fake_backend.h"
@@ -47,7 +47,8 @@ static inline void run_all(engine *g, const inputs *x, transcript *t)
     for (int k = 0; k < QUERIES_MAX; k++)
         q[k] = (query){.pooled = pooled,
                        .max_tokens = NEW_TOKENS,
-                       .sample = {.temperature = k == 1 ? 0.9 : 0,
+                       .sample = {.temperature = k == 1 || k == 4 ? 0.9 : 0,
+                                  .top_k = k == 4 ? 5 : 0,
                                   .top_p = 0.9,
                                   .repetition_penalty = 1,
                                   .typical_p = 1,
@@ -116,7 +117,7 @@ static inline int compare(const char *folder, const inputs *x, const char *kv, c
         if (!transcribe(folder, x, kv, weights, w, &got)) continue;
         compared++;
         const char *ends = w->ends ? "away" : "home";
-        for (int k = 0; k < 5; k++)
+        for (int k = 0; k <= QUERIES_MAX; k++)
             if (!same_bytes(&want.of[k], &got.of[k])) {
                 printf("%s, cache %s, weights %s: %s %d differ on %s, ends %s, with %d in flight, chunk %d\n", folder,
                        kv, weights ? weights : "as stored", k ? "tokens of query" : "rows", k, w->devices, ends,

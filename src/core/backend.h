@@ -221,7 +221,8 @@ struct backend {
     /* Whether a call has failed so that the device computes nothing any more. NULL: none ever does. */
     bool (*is_lost)(const dev *d);
     const row_ways *ways; /* NULL: there are none */
-    int (*pick)(dev *d, const segment *s, ref t, int64_t row0, int64_t rows, best_logit *to, err *e);
+    /* The k best logits of each row, as logits_best_list has them, into to [rows][k]. */
+    int (*pick)(dev *d, const segment *s, ref t, int64_t row0, int64_t rows, int32_t k, best_logit *to, err *e);
 
     /* A page as bytes: for each state of the group that the device holds, in order, its tiles of keys by head, then of
      * values (layout: ops/held.h, core/kv_codes.h; sizes: kv_page_bytes). */

@@ -46,10 +46,14 @@ typedef struct step {
     const int32_t *slot_read, *slot_write;
     const page_copy *copies;
     int32_t n_copy;
-    const bool *best_only; /* [OUT] of these rows only the best logit is wanted; NULL: all rows are wanted whole */
+    /* [OUT] of the row only so many of its best logits are wanted, at most BEST_MAX; 0: all. NULL: all of all rows. */
+    const int32_t *best;
     const tap *taps;
     int32_t n_tap;
     double expected; /* seconds that it will probably take, 0: unknown; nodes that take far longer count as lost */
 } step;
+
+/* Of result row i: the number of best logits that are wanted of it; 0: all logits. */
+static inline int32_t step_best(const step *st, int32_t i) { return st->best ? st->best[i] : 0; }
 
 static inline const step_rows *step_rows_of(const step *st, int rows) { return rows == AXIS_ENC ? &st->enc : &st->tok; }

@@ -26,7 +26,7 @@
     X(enc_seq, enc + 1, 1)                                                                                             \
     X(enc_len, seqs, 1)                                                                                                \
     X(enc_row, seqs + 1, 1)                                                                                            \
-    X(best_only, outs, 1)                                                                                              \
+    X(best, outs, 1)                                                                                                   \
     X(copies, copies + 1, 1)                                                                                           \
     X(who, seqs, 1)
 
@@ -109,7 +109,7 @@ int batch_add(batch *b, session *s, int rows, int keep)
         int64_t pos = s->text.n_sent + n;
         if (wanted(s, pos)) {
             if (st->n[AXIS_OUT] >= b->out_max - (pos == s->n_ids - 1 ? 0 : keep)) break;
-            b->best_only[st->n[AXIS_OUT]] = s->greedy && pos >= s->n_ids - 1;
+            b->best[st->n[AXIS_OUT]] = pos >= s->n_ids - 1 ? s->best : 0;
             b->out[st->n[AXIS_OUT]++] = at + n;
         }
         b->token[at + n] = s->ids[pos];
@@ -128,10 +128,12 @@ int batch_add(batch *b, session *s, int rows, int keep)
     return n;
 }
 
-const step *batch_finish(batch *b, const program *p, const page_copy *copies, int32_t n_copy)
+const step *batch_finish(batch *b, const program *p, const page_copy *copies, int32_t n_copy, int32_t best_most)
 {
     step *st = &b->st;
-    st->best_only = b->best_only;
+    st->best = b->best;
+    for (int32_t i = 0; i < st->n[AXIS_OUT]; i++)
+        if (b->best[i] > best_most) b->best[i] = 0;
     st->n_copy = n_copy;
     memcpy(b->copies, copies, (size_t)n_copy * sizeof *copies);
     st->n[AXIS_EXP] = st->n[AXIS_TOK] * p->n_used;

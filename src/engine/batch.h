@@ -10,7 +10,7 @@ typedef struct batch {
     int32_t rows_max, enc_max, out_max, page_cap;
     int32_t *token, *type, *pos, *seq, *out, *pool, *seq_len, *seq_row, *seq_rope, *page, *slot_read, *slot_write;
     int32_t *enc_token, *enc_type, *enc_pos, *enc_seq, *enc_len, *enc_row;
-    bool *best_only;   /* [out] */
+    int32_t *best;     /* [out] */
     page_copy *copies; /* before the step */
     session **who;     /* [n_seq] */
 } batch;
@@ -24,5 +24,6 @@ void batch_clear(batch *b);
  * at `out_max - keep` wanted rows. The first rows of a session bring all rows of its encoder input; if these do not
  * fit, none are added. Returns their number. */
 int batch_add(batch *b, session *s, int rows, int keep);
-/* Makes the step from what was added, with these page copies before it. */
-const step *batch_finish(batch *b, const program *p, const page_copy *copies, int32_t n_copy);
+/* Makes the step from what was added, with these page copies before it. Rows of which more than `best_most` of the best
+ * logits are wanted come whole. */
+const step *batch_finish(batch *b, const program *p, const page_copy *copies, int32_t n_copy, int32_t best_most);

@@ -19,9 +19,8 @@ static bool can_follow(const session *s, const session *first)
 {
     const query *q = &s->q, *f = &first->q;
     return !q->unshared && !q->pooled && !q->types && !q->prompt_logprobs && !s->beams && !f->prompt_logprobs &&
-           !first->beams && s->greedy == first->greedy && s->room == first->room &&
-           first->text.n_done < first->n_prompt && same_ids(q->ids, q->n_ids, f->ids, f->n_ids) &&
-           same_ids(q->enc_ids, q->n_enc, f->enc_ids, f->n_enc) &&
+           !first->beams && s->best == first->best && s->room == first->room && first->text.n_done < first->n_prompt &&
+           same_ids(q->ids, q->n_ids, f->ids, f->n_ids) && same_ids(q->enc_ids, q->n_enc, f->enc_ids, f->n_enc) &&
            memcmp(s->text.salt, first->text.salt, SALT_BYTES) == 0;
 }
 

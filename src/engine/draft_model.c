@@ -104,8 +104,8 @@ static int draft_add_session(void *self, session *s, grammar *form, err *e)
     int rc = session_new(&t, &q, small->prog, small->info.ctx, e);
     if (rc) return rc;
     s->draft.model_session = t;
-    t->greedy = s->greedy;
-    if (s->draft.rule != GUESS_EXACT || s->greedy) return OK;
+    t->best = s->best;
+    if (s->draft.rule != GUESS_EXACT || s->best == 1) return OK;
     s->draft.chances = t->draft.chances = mem_array(DRAFT_MAX, sizeof *t->draft.chances);
     return t->draft.chances ? OK : err_memory(e, "guesses");
 }
@@ -148,13 +148,12 @@ static void add_rows(engine *g, batch *b, session *t, int64_t *left)
 /* Takes what a step has drawn; one that has read all of its text makes a guess. */
 static void take_guesses(engine *g, const batch *b)
 {
-    const best_logit *best = plan_best(g->plan);
-    draws_run(g->draws, &g->info, b, plan_result(g->plan, ENTRY_HEAD));
+    draws_run(g->draws, &g->info, b, g->plan);
     for (int32_t k = 0, i = 0; k < b->st.n_seq; k++) {
         session *t = b->who[k];
         t->text.n_past = t->text.n_sent;
         if (t->text.n_past < t->n_ids) continue;
-        const int32_t id = t->greedy ? best[i].id : t->drawn[0];
+        const int32_t id = t->best == 1 ? plan_best(g->plan, i)->id : t->drawn[0];
         i++;
         if (id >= 0 && !session_ends_with(t, &g->info, id)) t->ids[t->n_ids++] = id;
     }

@@ -25,20 +25,20 @@ static bool score_prompt(engine *g, session *s, int64_t pos, const float *logits
     return !s->q.on_token || s->q.on_token(s->q.ctx, &ev);
 }
 
-/* Delivers the k-th token that the step has drawn, from this row; a greedy session has only the best of it. */
-static void generate(engine *g, session *s, int k, const float *logits, const best_logit *best, uint64_t *made)
+/* Delivers the k-th token that the step has drawn, from this row. */
+static void generate(engine *g, session *s, int k, const logit_row *row, uint64_t *made)
 {
     if (s->room == 0) {
         session_finish(g, s, FINISH_LENGTH, NULL);
         return;
     }
-    int32_t id = s->greedy ? best->id : s->drawn[k];
+    int32_t id = s->best == 1 ? (isfinite(row->best->value) ? row->best->id : -1) : s->drawn[k];
     if (id == CONSTRAINT_OVER || id == CONSTRAINT_FAILED) {
         const bool over = id == CONSTRAINT_OVER;
         session_finish(g, s, over ? FINISH_STOP : FINISH_ERROR, over ? NULL : constraint_error(s->rule));
         return;
     }
-    if (id < 0 || !isfinite(s->greedy ? best->value : logits[id])) {
+    if (id < 0) {
         session_end_not_finite(g, s, "logit");
         return;
     }
@@ -47,7 +47,7 @@ static void generate(engine *g, session *s, int k, const float *logits, const be
         .query_id = s->id, .token = id, .index = index, .cached_tokens = s->cached, .queue_seconds = s->waited};
     if (s->q.n_logprobs >= 0) {
         if (s->q.prompt_logprobs && index == 0) /* what scored the prompt has used `top` since it was drawn */
-            s->drawn_logprob[0] = sampler_logprobs(g->sampler, logits, g->info.n_vocab, id, s->top, s->q.n_logprobs);
+            s->drawn_logprob[0] = sampler_logprobs(g->sampler, row->all, g->info.n_vocab, id, s->top, s->q.n_logprobs);
         ev.logprob = s->drawn_logprob[k];
         if (s->top) ev.top = s->top + (int64_t)k * s->q.n_logprobs;
         ev.n_top = s->q.n_logprobs;
@@ -96,35 +96,33 @@ static void deliver_pooled(engine *g, session *s, int32_t at)
 }
 
 /* The prompt of a session has been read: those that waited for it draw from the row of its last token. */
-static void fork_choices(engine *g, session *s, const float *logits, const best_logit *best, uint64_t *made)
+static void fork_choices(engine *g, session *s, const logit_row *row, uint64_t *made)
 {
     const int n = choices_fork(g, s, g->ready);
     for (int i = 0; i < n; i++) {
         session *other = g->ready[i];
-        if (!other->greedy && other->room) draws_one(g->draws, &g->info, other, logits);
-        generate(g, other, 0, logits, best, made);
+        if (other->best != 1 && other->room) draws_one(g->draws, &g->info, other, row);
+        generate(g, other, 0, row, made);
     }
 }
 
 /* Delivers the rows of sequence k from row *i of the results on. */
 static void deliver_rows(engine *g, const step *st, int32_t k, session *s, int64_t before, int32_t *i, uint64_t *made)
 {
-    const float *logits = plan_result(g->plan, ENTRY_HEAD);
-    const best_logit *best = plan_best(g->plan);
     const int64_t n_ids = s->n_ids;
     bool holds = true; /* the guess that the row is of, and those before it */
     for (; *i < st->n[AXIS_OUT] && st->out[*i] < st->tok.seq_row[k + 1]; ++*i) {
         const int64_t pos = before + st->out[*i] - st->tok.seq_row[k];
-        const float *row = logits + (int64_t)*i * g->info.n_vocab;
+        const logit_row row = draws_row(g->plan, &g->info, st, *i);
         if (beam_member(s, 0)->gone) continue;
         if (pos + 1 < s->n_prompt) {
-            if (!score_prompt(g, s, pos, row)) session_end(g, s);
+            if (!score_prompt(g, s, pos, row.all)) session_end(g, s);
         } else if (s->beams) {
-            beam_take(g, s, row, made);
+            beam_take(g, s, row.all, made);
         } else if (holds) {
-            if (s->owns_prompt) fork_choices(g, s, row, best + *i, made);
+            if (s->owns_prompt) fork_choices(g, s, &row, made);
             const int32_t guess = pos + 1 < n_ids + s->draft.n ? s->ids[pos + 1] : -1;
-            generate(g, s, (int)(pos + 1 - n_ids), row, best + *i, made);
+            generate(g, s, (int)(pos + 1 - n_ids), &row, made);
             holds = pos + 1 < s->n_ids && s->ids[pos + 1] == guess; /* there may be no room for one */
         }
     }
@@ -198,7 +196,7 @@ static bool end_faulty(engine *g, const batch *b, int32_t k, int64_t before, int
 static void deliver_batch(engine *g, const batch *b, engine_stats *did)
 {
     const step *st = &b->st;
-    draws_run(g->draws, &g->info, b, plan_result(g->plan, ENTRY_HEAD));
+    draws_run(g->draws, &g->info, b, g->plan);
     for (int32_t k = 0, i = 0, pooled = 0; k < st->n_seq; k++) {
         session *s = b->who[k];
         const int64_t before = s->text.n_past, to = before + st->tok.seq_row[k + 1] - st->tok.seq_row[k];

@@ -133,8 +133,9 @@ int engine_add_query(engine *g, const query *q, uint64_t *id, err *e)
     mem_free(bad);
     token_list_free(&shifted);
     if (rc) return rc;
-    s->greedy = sampler_is_argmax(&q->sample) && q->beams < 2 && !q->n_bias && !q->n_allowed && !own.n_bad &&
-                !q->constraint && q->n_logprobs < 0 && q->min_tokens < 1;
+    if (q->beams < 2 && !q->n_bias && !q->n_allowed && !own.n_bad && !q->constraint && q->n_logprobs < 0 &&
+        q->min_tokens < 1)
+        s->best = sampler_reads(&q->sample, g->info.n_vocab);
     if (q->beams > 1) rc = beam_new(s, q, g, e);
     s->draft.rule = g->guesses.rule;
     const draft *d = &g->guesses;

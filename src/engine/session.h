@@ -37,7 +37,7 @@ struct session {
     int losses;       /* of nodes, with a step of it under way, since it has made a token; of the first of beams */
     uint64_t lost_in; /* the last of these, as engine.losses counts them */
     int32_t *banned;  /* memory for session_list_banned */
-    bool greedy;      /* the next token is the best logit, and nothing else of the row is wanted */
+    int32_t best;     /* the next token is drawn among so many of the best logits, 1: it is the best; 0: of all */
     bool gone;        /* it has ended, and waits for its steps */
     int64_t scored;   /* prompt positions whose log-probability was delivered */
     bool want_all;    /* evaluation: rows want_from … want_to - 1 are wanted */

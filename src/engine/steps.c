@@ -34,7 +34,7 @@ bool steps_send(step_ring *r, kv_cache *kv, plan *to)
 {
     batch *b = batch_of(r, r->sent);
     if (!b->st.n_seq) return false;
-    const step *st = batch_finish(b, kv->p, kv->copies, kv->n_copy);
+    const step *st = batch_finish(b, kv->p, kv->copies, kv->n_copy, plan_best_most(to));
     kv->n_copy = 0;
     for (int32_t i = 0; i < st->n_seq; i++) {
         session *s = b->who[i];

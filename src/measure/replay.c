@@ -20,7 +20,7 @@ static void draw_again(replaying *r, int64_t pos, bool last, const float *logits
     const int32_t given = last ? -1 : s->ids[pos + 1];
     const int64_t n_ids = s->n_ids;
     s->n_ids = pos + 1;
-    draws_one(r->g->draws, &r->g->info, s, logits);
+    draws_one(r->g->draws, &r->g->info, s, &(logit_row){.all = logits});
     s->n_ids = n_ids;
     const bool ends = s->drawn[0] == CONSTRAINT_OVER ||
                       (s->drawn[0] >= 0 && session_ends_with(s, &r->g->info, s->drawn[0]));

@@ -290,6 +290,16 @@ static void remote_send(void *self, uint64_t number, const step *st)
     if (rc) asking_lose(&d->asks, &e);
 }
 
+/* Nodes of versions before tell one. */
+static int32_t remote_best_most(void *self)
+{
+    const leader *d = self;
+    bool lists = true;
+    for (int i = 0; i < d->n && lists; i++)
+        lists = !leader_is_remote(d, i) || peer_protocol(d->ranks[i].control) >= PROTOCOL_BEST;
+    return lists ? BEST_MAX : 1;
+}
+
 static const char *remote_speed(void *self, int rank)
 {
     const peer *p = ((leader *)self)->ranks[rank].control;
@@ -333,6 +343,7 @@ int leader_open(leader **out, const model *m, const leader_options *o, err *e)
                               .ready = remote_ready,
                               .send = remote_send,
                               .close = remote_close,
+                              .best_most = remote_best_most,
                               .pretended_speed = remote_speed};
     int rc = peer_self_open(&d->self, o->key_file, e);
     d->self.me.inexact = o->inexact;

@@ -5,7 +5,9 @@
 
 #include <string.h>
 
-enum { WHOLE = 1, TYPES = 2, ENC_TYPES = 4, FLAGS = 7 };
+/* LISTS: how many of the best logits of a row are wanted follows its number, where processes of versions before set
+ * BEST_ONLY in it: the best one alone. */
+enum { WHOLE = 1, TYPES = 2, ENC_TYPES = 4, LISTS = 8, FLAGS = 15 };
 static const uint32_t BEST_ONLY = 1u << 31;
 enum { HEAD_BYTES = 4 + 1 + 2 + 4 + 2 + 4 + 4, COPY_BYTES = 9, TABLE_ROW = 4, RUN_BYTES = 4, LIKE_MAX = UINT16_MAX };
 
@@ -61,7 +63,7 @@ uint64_t step_code_max(const step_limits *l)
 {
     const uint64_t tok = (uint64_t)l->rows[AXIS_TOK], enc = (uint64_t)l->rows[AXIS_ENC], seqs = (uint64_t)l->sequences;
     const uint64_t table = TABLE_ROW + (uint64_t)pages_of(l->ctx) * (RUN_BYTES + 4);
-    uint64_t n = HEAD_BYTES + seqs * (7 + (uint64_t)l->n_rope) * 4 + (tok + enc) * 8 + (uint64_t)l->rows[AXIS_OUT] * 4;
+    uint64_t n = HEAD_BYTES + seqs * (7 + (uint64_t)l->n_rope) * 4 + (tok + enc) * 8 + (uint64_t)l->rows[AXIS_OUT] * 6;
     n += seqs * 2 + (l->ids ? tok * (uint64_t)l->dim * 4 : 0) + l->n_group * seqs * table;
     for (uint32_t g = 0; g < l->n_group; g++) n += (uint64_t)l->n_page[g] * COPY_BYTES;
     return n;
@@ -238,6 +240,22 @@ static bool within(const step_limits *l, const step *st, int32_t n_vec)
     return ok;
 }
 
+/* Whether more than the best logit of a row is wanted, and less than the row. */
+static bool wants_lists(const step *st)
+{
+    int32_t i = 0;
+    while (i < st->n[AXIS_OUT] && step_best(st, i) < 2) i++;
+    return i < st->n[AXIS_OUT];
+}
+
+static void write_wanted(step_writer *w, const step *st, bool lists)
+{
+    for (int32_t i = 0; i < st->n[AXIS_OUT]; i++) {
+        put(w, (uint32_t)st->out[i] | (!lists && step_best(st, i) ? BEST_ONLY : 0), 4);
+        if (lists) put(w, (uint32_t)step_best(st, i), 2);
+    }
+}
+
 int step_write(step_writer *w, const step *st, span *out, err *e)
 {
     const step_limits *l = &w->limits;
@@ -245,9 +263,10 @@ int step_write(step_writer *w, const step *st, span *out, err *e)
     if (!within(l, st, n_vec)) return err_set(e, ERR_LIMIT, "a step beyond what the nodes were told");
     const bool types = l->ids && has_any(st->tok.type, st->n[AXIS_TOK]),
                enc_types = l->ids && has_any(st->enc.type, enc);
+    const bool lists = wants_lists(st);
     w->out.n = 0;
     put(w, w->number++, 4);
-    put(w, (w->whole ? WHOLE : 0) | (types ? TYPES : 0) | (enc_types ? ENC_TYPES : 0), 1);
+    put(w, (w->whole ? WHOLE : 0) | (types ? TYPES : 0) | (enc_types ? ENC_TYPES : 0) | (lists ? LISTS : 0), 1);
     put(w, st->n_seq, 2);
     put(w, st->n[AXIS_OUT], 4);
     put(w, st->n[AXIS_SEQ], 2);
@@ -256,8 +275,7 @@ int step_write(step_writer *w, const step *st, span *out, err *e)
     write_sequences(w, st);
     write_rows(w, &st->tok, st->n[AXIS_TOK], types);
     write_rows(w, &st->enc, enc, enc_types);
-    for (int32_t i = 0; i < st->n[AXIS_OUT]; i++)
-        put(w, (uint32_t)st->out[i] | (st->best_only && st->best_only[i] ? BEST_ONLY : 0), 4);
+    write_wanted(w, st, lists);
     for (int32_t i = 0; i < st->n[AXIS_SEQ]; i++) put(w, st->pool[i], 2);
     if (n_vec) buf_add(&w->out, st->vec, (size_t)n_vec * (size_t)l->dim * sizeof *st->vec);
     for (int32_t i = 0; i < st->n_copy; i++) {
@@ -294,15 +312,14 @@ int step_write(step_writer *w, const step *st, span *out, err *e)
     X(slot_write, seqs, 1)                                                                                             \
     X(page, seqs, n_group *cap)                                                                                        \
     X(vec, vecs, dim)                                                                                                  \
-    X(best_only, outs, 1)                                                                                              \
+    X(best, outs, 1)                                                                                                   \
     X(copies, n_copies, 1)
 
 typedef struct step_room {
     step st;
     int32_t *token, *type, *pos, *seq, *seq_len, *seq_row, *enc_token, *enc_type, *enc_pos, *enc_seq, *enc_len,
-        *enc_row, *out, *pool, *seq_rope, *slot_read, *slot_write, *page;
+        *enc_row, *out, *pool, *seq_rope, *slot_read, *slot_write, *page, *best;
     float *vec;
-    bool *best_only;
     page_copy *copies;
     int32_t held; /* sequences whose tables of positions it holds */
 } step_room;
@@ -461,13 +478,21 @@ static void read_types(cursor *c, int32_t *to, int32_t n, bool there)
 }
 
 /* Numbers below `end` that ascend. */
-static void read_ascending(cursor *c, int32_t *to, bool *flag, int32_t n, int32_t end)
+static void read_wanted(cursor *c, step_room *m, int32_t end, bool lists)
 {
-    for (int32_t i = 0; i < n && !c->bad; i++) {
-        const uint32_t v = flag ? cursor_u32(c) : cursor_u16(c);
-        to[i] = (int32_t)(flag ? v & ~BEST_ONLY : v);
-        if (flag) flag[i] = (v & BEST_ONLY) != 0;
-        if (to[i] >= end || (i && to[i] <= to[i - 1])) c->bad = true;
+    for (int32_t i = 0; i < m->st.n[AXIS_OUT] && !c->bad; i++) {
+        const uint32_t v = cursor_u32(c);
+        m->out[i] = (int32_t)(lists ? v : v & ~BEST_ONLY);
+        m->best[i] = lists ? number_below(c, BEST_MAX + 1, 2) : (v & BEST_ONLY) != 0;
+        if (m->out[i] < 0 || m->out[i] >= end || (i && m->out[i] <= m->out[i - 1])) c->bad = true;
+    }
+}
+
+static void read_pooled(cursor *c, step_room *m)
+{
+    for (int32_t i = 0; i < m->st.n[AXIS_SEQ] && !c->bad; i++) {
+        m->pool[i] = (int32_t)cursor_u16(c);
+        if (m->pool[i] >= m->st.n_seq || (i && m->pool[i] <= m->pool[i - 1])) c->bad = true;
     }
 }
 
@@ -534,7 +559,7 @@ static void read_tables(step_reader *r, cursor *c, step_room *m)
     r->now = old;
 }
 
-static void bind_step(const step_reader *r, step_room *m, bool best_only)
+static void bind_step(const step_reader *r, step_room *m)
 {
     m->st.tok = (step_rows){m->token, m->type, m->pos, m->seq, m->seq_len, m->seq_row};
     m->st.enc = (step_rows){m->enc_token, m->enc_type, m->enc_pos, m->enc_seq, m->enc_len, m->enc_row};
@@ -547,7 +572,7 @@ static void bind_step(const step_reader *r, step_room *m, bool best_only)
     m->st.slot_read = m->slot_read;
     m->st.slot_write = m->slot_write;
     m->st.copies = m->copies;
-    m->st.best_only = best_only ? m->best_only : NULL;
+    m->st.best = m->best;
 }
 
 int step_read(step_reader *r, span payload, const step **out, err *e)
@@ -569,15 +594,15 @@ int step_read(step_reader *r, span payload, const step **out, err *e)
     const int32_t n_vec = number_below(&c, l->ids ? (int64_t)l->rows[AXIS_TOK] + 1 : 1, 4);
     m->st.n_copy = number_below(&c, (int64_t)copies_max(l) + 1, 4);
     if (flags & WHOLE) r->last.n_seq = 0;
-    bind_step(r, m, true);
+    bind_step(r, m);
     int rc = c.bad || !m->st.n_seq ? err_set(e, ERR_FORMAT, "a malformed step") : read_sequences(r, &c, m, e);
     if (rc) return rc;
     if (!c.bad && l->ids) read_ids(&c, m->token, m->st.n[AXIS_TOK], l->vocab, n_vec);
     if (!c.bad) read_types(&c, m->type, m->st.n[AXIS_TOK], flags & TYPES);
     if (!c.bad && l->ids) read_ids(&c, m->enc_token, m->st.n[AXIS_ENC], l->vocab, 0);
     if (!c.bad) read_types(&c, m->enc_type, m->st.n[AXIS_ENC], flags & ENC_TYPES);
-    read_ascending(&c, m->out, m->best_only, m->st.n[AXIS_OUT], m->st.n[AXIS_TOK]);
-    read_ascending(&c, m->pool, NULL, m->st.n[AXIS_SEQ], m->st.n_seq);
+    read_wanted(&c, m, m->st.n[AXIS_TOK], flags & LISTS);
+    read_pooled(&c, m);
     const span vec = cursor_take(&c, (uint64_t)n_vec * (uint64_t)l->dim * sizeof(float));
     if (!c.bad && vec.n) memcpy(m->vec, vec.p, vec.n);
     read_copies(r, &c, m, m->st.n_copy);

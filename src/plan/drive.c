@@ -121,11 +121,13 @@ static int get_rows(const plan *l, const rank_lane *a, const flight *f, uint32_t
 static int get_logits(const plan *l, const rank_lane *a, const flight *f, uint32_t k, err *e)
 {
     const plan_rank *r = a->of;
-    best_logit *best = f->best + (int64_t)r->index * l->max_rows[AXIS_OUT];
+    best_logit *best = results_best_of(l, f, r->index);
     int rc = OK;
     for (int32_t i = 0, n; i < f->st->n[AXIS_OUT] && !rc; i += n) {
+        const int32_t wanted = results_best(l, k, f->st, i);
         n = results_alike(l, k, f->st, i);
-        rc = results_best_only(l, k, f->st, i) ? results_pick(a, k, i, n, best + i, e) : get_rows(l, a, f, k, i, n, e);
+        rc = wanted ? results_pick(a, k, f->st, i, n, best, e) : get_rows(l, a, f, k, i, n, e);
+        best += (int64_t)n * wanted;
     }
     return rc;
 }
@@ -348,12 +350,6 @@ uint64_t drive_bytes(const plan *l)
     return sum * (uint64_t)l->in_flight + plain * (uint64_t)l->lanes;
 }
 
-/* Of the best logits of a step, by rank. */
-static uint64_t best_bytes(const plan *l)
-{
-    return ((uint64_t)l->max_rows[AXIS_OUT] * (uint64_t)l->n + 1) * sizeof(best_logit);
-}
-
 /* Each has a row at least. */
 static size_t sequences_max(const plan *l) { return (size_t)l->max_rows[AXIS_TOK] + (size_t)l->max_rows[AXIS_SEQ] + 1; }
 
@@ -361,7 +357,7 @@ static int flight_open(const plan *l, flight *f, err *e)
 {
     bool ok = (f->passed = mem_zero((size_t)l->n_cross + 1, sizeof *f->passed)) != NULL;
     ok = (f->faults = mem_zero(sequences_max(l), sizeof *f->faults)) && ok;
-    ok = (f->best = row_memory_take(l, best_bytes(l))) && ok;
+    ok = (f->best = row_memory_take(l, results_best_bytes(l))) && ok;
     for (uint32_t k = 0; k < l->n_cross && ok; k++)
         if (is_kept(&l->cross[k])) ok = (f->passed[k] = rows_of(l, l->cross[k].t)) != NULL;
     for (int i = ENTRY_HEAD; i < ENTRY_COUNT && ok; i++)
@@ -440,7 +436,7 @@ void drive_close(plan *l)
         parcels_close(l, f);
         mem_free(f->passed);
         mem_free(f->faults);
-        row_memory_give(l, f->best, best_bytes(l));
+        row_memory_give(l, f->best, results_best_bytes(l));
     }
     mem_free(l->flights);
 }
@@ -465,24 +461,6 @@ void plan_send(plan *l, const step *st)
     if (f->remote) l->remote->send(l->remote->self, l->sent - 1, st);
 }
 
-/* Of rows of which only the best logit is wanted: the best of all ranks, of equals the first. */
-static void join_best(const plan *l, flight *f)
-{
-    uint32_t k = 0;
-    bool any = false;
-    while (k < l->n_cross && l->cross[k].entry != ENTRY_HEAD) k++;
-    if (k == l->n_cross || !f->st->best_only) return;
-    const plan_group *g = &l->groups[l->cross[k].from];
-    for (int r = 0; r < g->ranks; r++) {
-        const best_logit *of = f->best + (int64_t)r * l->max_rows[AXIS_OUT];
-        if (!l->ranks[g->rank0 + r].sends[k].t) continue;
-        for (int32_t i = 0; i < f->st->n[AXIS_OUT]; i++)
-            if (f->st->best_only[i] && (!any || of[i].value > f->best[i].value || isnan(of[i].value)))
-                f->best[i] = of[i];
-        any = true;
-    }
-}
-
 int plan_collect(plan *l, err *e)
 {
     flight *f = flight_of(l, l->collected);
@@ -496,13 +474,19 @@ int plan_collect(plan *l, err *e)
         for (int i = 0; i < l->n && !f->rc; i++) run_step(&l->ranks[i].lane[0], f);
         l->collected++;
     }
-    if (!f->rc) join_best(l, f);
+    if (!f->rc) results_join_best(l, f);
     return f->rc ? err_copy(e, &f->why) : OK;
 }
 
 const float *plan_result(const plan *l, int entry) { return flight_of(l, l->collected - 1)->result[entry]; }
 
-const best_logit *plan_best(const plan *l) { return flight_of(l, l->collected - 1)->best; }
+const best_logit *plan_best(const plan *l, int32_t row)
+{
+    const flight *f = flight_of(l, l->collected - 1);
+    const best_logit *at = f->best;
+    for (int32_t i = 0; i < row; i++) at += step_best(f->st, i);
+    return at;
+}
 
 const row_fault *plan_faults(const plan *l)
 {

@@ -13,9 +13,9 @@ void plan_send(plan *l, const step *st);
  * An error is of that step alone: the message is the device's. */
 int plan_collect(plan *l, err *e);
 /* Rows of the result of HEAD, POOL or SCORES of the step collected last; rows that it wants only the best of are not
- * there, but in plan_best [n[AXIS_OUT]]. */
+ * there, but at plan_best. */
 const float *plan_result(const plan *l, int entry);
-const best_logit *plan_best(const plan *l);
+const best_logit *plan_best(const plan *l, int32_t row); /* as many as the step wants of the row, by id */
 /* Of the step that was collected last, by sequence, rows between devices that were no numbers, or became none because
  * a codec cannot hold them; NULL: there are none. Results of such sequences are worth nothing. */
 const row_fault *plan_faults(const plan *l);

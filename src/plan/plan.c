@@ -452,6 +452,12 @@ const char *plan_pretended_speed(const plan *l, int i)
     return may ? l->remote->pretended_speed(l->remote->self, i) : NULL;
 }
 
+int32_t plan_best_most(const plan *l)
+{
+    const plan_remote *r = l->n_remote ? l->remote : NULL;
+    return r && r->best_most ? r->best_most(r->self) : BEST_MAX;
+}
+
 bool plan_sees_taps(const plan *l) { return !l->n_remote || (l->remote && l->remote->sees_taps); }
 
 const program *plan_program(const plan *l) { return l->p; }

@@ -49,6 +49,8 @@ typedef struct plan_remote {
     /* Step `number` is theirs too, until each has told plan_remote_done. Does not wait. */
     void (*send)(void *self, uint64_t number, const step *st);
     void (*close)(void *self); /* also after `open` or `ready` failed */
+    /* How many best logits of a row all of them can tell. NULL: BEST_MAX. */
+    int32_t (*best_most)(void *self);
     /* How fast the node of a rank pretends to be, "2,500" (pace.h); NULL: it does not. The member may be NULL. */
     const char *(*pretended_speed)(void *self, int rank);
 } plan_remote;
@@ -112,6 +114,7 @@ double plan_busy(plan *l, int i);
 /* How fast the node of device i pretends to be (plan_remote.pretended_speed); NULL: it does not. */
 const char *plan_pretended_speed(const plan *l, int i);
 /* Whether taps of steps reach all devices. */
+int32_t plan_best_most(const plan *l); /* how many best logits of a row a step may want */
 bool plan_sees_taps(const plan *l);
 const program *plan_program(const plan *l);
 /* What it was opened with; devices and backends are the caller's, and NULL once plan_open has returned. */

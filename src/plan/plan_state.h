@@ -85,7 +85,7 @@ typedef struct flight {
                        from max_rows * (its first column) on; NULL: it is a result, from one rank */
     parcel **parcels;           /* [n_cross][n] of the ranks that write them; NULL: none (parcels.h) */
     float *result[ENTRY_COUNT]; /* rows of HEAD, POOL, SCORES */
-    best_logit *best;           /* [most ranks][rows of HEAD] where the step wants only these, by rank */
+    best_logit *best;           /* what the step wants of rows of HEAD in place of these, by rank (results.h) */
     void *sent[ENTRY_COUNT];    /* on a node: the message with its part of a result; NULL: it sends none */
 } flight;
 

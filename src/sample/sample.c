@@ -118,6 +118,45 @@ static candidates all_of(sampler *s, const float *logits, int32_t n, float *best
                         .n_vocab = n};
 }
 
+/* Whether the best logits alone give the bits of a row that was cut to them: whether that cut would leave them and
+ * nothing else, which it does not where keys are as far apart as no level of its search reaches. */
+static bool suffices(const sample_params *p, const sample_input *in, float *best)
+{
+    float least = INFINITY, most = -INFINITY;
+    for (int32_t i = 0; i < in->n_best; i++) {
+        least = fminf(least, in->best[i].value);
+        most = fmaxf(most, in->best[i].value);
+    }
+    *best = most;
+    return isfinite(most) && ((double)least - (double)most) / p->temperature > -1e27;
+}
+
+/* Those of a step that brought only the best logits: these, or where they do not suffice all tokens, of which the
+ * others weigh nothing. */
+static candidates best_of(sampler *s, const sample_params *p, const sample_input *in, float *best)
+{
+    candidates c = {.scan = s->scan,
+                    .at = s->own,
+                    .n = in->n_best,
+                    .sums = s->sums,
+                    .own = s->own,
+                    .spare = s->spare,
+                    .by = s->by,
+                    .n_vocab = in->n_vocab};
+    if (suffices(p, in, best)) {
+        for (int32_t i = 0; i < in->n_best; i++) {
+            s->by[i] = in->best[i].value;
+            s->own.id[i] = in->best[i].id;
+        }
+        s->scan->take(s->by, in->n_best, s->own.key);
+        return c;
+    }
+    for (int32_t i = 0; i < in->n_vocab; i++) s->by[i] = -INFINITY;
+    for (int32_t i = 0; i < in->n_best; i++)
+        if (in->best[i].id >= 0) s->by[in->best[i].id] = in->best[i].value;
+    return all_of(s, s->by, in->n_vocab, best);
+}
+
 /* Bias counts after the penalties; what is banned or not allowed stays so. False: nothing was to be done. */
 static bool adjust(sampler *s, float *logit, const sample_params *p, const sample_input *in)
 {
@@ -136,12 +175,16 @@ static bool adjust(sampler *s, float *logit, const sample_params *p, const sampl
     return adjusts || in->n_bias || in->n_banned || in->allowed;
 }
 
-bool sampler_is_argmax(const sample_params *p)
+/* The cut by top-k comes before others. Of a small vocabulary it would leave the rest where it is
+ * (candidates.c: keep_from), and sums would have another order than those of a list. */
+int32_t sampler_reads(const sample_params *p, int32_t n_vocab)
 {
     bool adjusts = false;
     for (int k = 0; k < sample_step_count; k++)
         adjusts = adjusts || (sample_steps[k]->adjust && sample_steps[k]->is_on(p));
-    return p->temperature <= 0 && !adjusts;
+    if (adjusts) return 0;
+    if (p->temperature <= 0) return 1;
+    return p->top_k > 1 && p->top_k <= BEST_MAX && p->top_k <= n_vocab / 8 ? (int32_t)p->top_k : 0;
 }
 
 bool sampler_has_state(const sample_params *p) { return p->mirostat > 0 && p->temperature > 0; }
@@ -167,8 +210,10 @@ typedef struct picking {
 static bool open_draw(sampler *s, const sample_params *p, const sample_input *in, picking *k)
 {
     float best;
-    *k = (picking){.c = all_of(s, in->logits, in->n_vocab, &best), .decided = -1};
-    const bool changed = adjust(s, k->c.at.key, p, in), greedy = p->temperature <= 0;
+    const bool lists = in->best != NULL, greedy = p->temperature <= 0;
+    *k = (picking){.decided = -1};
+    k->c = lists ? best_of(s, p, in, &best) : all_of(s, in->logits, in->n_vocab, &best);
+    const bool changed = !lists && adjust(s, k->c.at.key, p, in);
     if (changed || greedy || !isfinite(best)) {
         const best_logit top = s->scan->best(k->c.at.key, k->c.n);
         best = top.value;

@@ -62,8 +62,10 @@ int sampler_open(sampler **out, int32_t n_vocab, const scan_ops *scan, err *e);
 void sampler_close(sampler *s);
 
 typedef struct sample_input {
-    const float *logits; /* [n_vocab], not changed */
+    const float *logits; /* [n_vocab], not changed; not read where there are the best ones */
     int32_t n_vocab;
+    const best_logit *best; /* [n_best] as sampler_reads wants them, by id, then {-1, -inf}; NULL: there are all */
+    int32_t n_best;
     const int32_t *prompt; /* tokens before generation */
     int64_t n_prompt;
     const int32_t *generated;
@@ -77,8 +79,9 @@ typedef struct sample_input {
     sample_state *next;        /* where that after it goes; NULL ok */
 } sample_input;
 
-/* Whether sampler_pick is the best logit, of equals the first, when there is no bias and nothing is banned. */
-bool sampler_is_argmax(const sample_params *p);
+/* How many of the best logits decide the next token when there is no bias and nothing is banned: 1: it is the best, of
+ * equals the first; at most BEST_MAX; 0: all count. */
+int32_t sampler_reads(const sample_params *p, int32_t n_vocab);
 /* Whether what it draws depends on a sample_state. */
 bool sampler_has_state(const sample_params *p);
 /* The next token; -1: none is left. NaN logits never win. */

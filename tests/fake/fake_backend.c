@@ -8,7 +8,6 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "core/act_move.h"
-#include "core/logit_check.h"
 #include "core/weight_fill.h"
 
 #include <string.h>
@@ -616,7 +615,7 @@ static int fake_act_get(dev *of, const segment *s, ref t, int64_t row0, int64_t 
     return OK;
 }
 
-static int fake_pick(dev *of, const segment *s, ref t, int64_t row0, int64_t rows, best_logit *to, err *e)
+static int fake_pick(dev *of, const segment *s, ref t, int64_t row0, int64_t rows, int32_t k, best_logit *to, err *e)
 {
     fake *d = fake_of(of);
     int rc = call(d->w, FAKE_pick, e);
@@ -628,10 +627,10 @@ static int fake_pick(dev *of, const segment *s, ref t, int64_t row0, int64_t row
     memory_open(d, true);
     for (int64_t i = 0; i < rows; i++) {
         const float *row = (float *)(void *)(((placed *)s->compiled)->act + a->off) + (row0 + i) * n;
-        to[i] = logits_have_nan(row, n) ? (best_logit){0, NAN} : logits_best(row, n);
+        logits_best_list(row, n, k, to + i * k);
     }
     memory_open(d, false);
-    COUNT(d->w, gets, (uint64_t)rows * sizeof *to);
+    COUNT(d->w, gets, (uint64_t)rows * (uint64_t)k * sizeof *to);
     return OK;
 }
 
