@@ -63,7 +63,7 @@ CUDA_PTX     := compute_80
 ifneq ($(CUDA),0)
 INCLUDE += -DHAVE_CUDA
 CUDA_SRC    := $(wildcard cuda/*.c)
-CUDA_IMAGES := $(foreach i,definitions fast prefill join, \
+CUDA_IMAGES := $(foreach i,definitions fast prefill join wide, \
   $(addprefix $(BUILD)/gen/$i.,$(CUDA_KINDS:%=%.cubin) $(CUDA_PTX:%=%.ptx)))
 # Of capability 9.0 alone.
 CUDA_IMAGES += $(addprefix $(BUILD)/gen/wgmma.,$(patsubst %,%.cubin,$(filter sm_90a,$(CUDA_KINDS))) compute_90a.ptx)

@@ -8,6 +8,7 @@
  * in any order; each chain of floats is in one lane. */
 #pragma once
 #include "cuda/cuda_args.h"
+#include "cuda/warp_max.cuh"
 
 extern "C" {
 #include "src/ops/def_attn.c"
@@ -201,13 +202,6 @@ __device__ __forceinline__ void scores_floats(const uint8_t *keys, int dim, cons
 #pragma unroll
             for (int c = 0; c < 4; c++) to->of[i][c] = fmaf(c % 2 ? of.y : of.x, k[c / 2][i], to->of[i][c]);
     }
-}
-
-__device__ __forceinline__ float warp_max(float x)
-{
-#pragma unroll
-    for (int apart = 16; apart; apart /= 2) x = fm_max(__shfl_xor_sync(~0u, x, apart), x);
-    return x;
 }
 
 /* The greatest magnitude of n elements, by a warp; `odd`: one of them is not finite. */

@@ -82,7 +82,7 @@ static void close_weights(weight_set *of)
     if (w->q.context) w->q.cu->cuCtxSetCurrent(w->q.context);
     cuda_give(&w->q, &w->weights, 0);
     cuda_unpin(&w->q, &w->tables);
-    const cu_module images[] = {w->definitions, w->fast, w->prefill, w->wgmma};
+    const cu_module images[] = {w->definitions, w->fast, w->prefill, w->wgmma, w->wide};
     for (size_t i = 0; i < sizeof images / sizeof *images; i++)
         if (images[i] && !cuda_hangs(w->q.device)) w->q.cu->cuModuleUnload(images[i]);
     cuda_queue_close(&w->q);

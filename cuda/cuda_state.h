@@ -19,7 +19,9 @@ struct qdecode_args; /* cuda_args.h */
     X(heads)                                                                                                           \
     X(route)                                                                                                           \
     X(attn_f32)                                                                                                        \
-    X(attn_f16) X(attn_i16) X(attn_q8) X(attn_q4) X(pick) X(embed) X(pages) X(wide_weights) X(wide_rows) X(wide_end)
+    X(attn_f16) X(attn_i16) X(attn_q8) X(attn_q4) X(pick) X(embed) X(pages)
+/* In wide.cu, which is loaded where cuBLAS is used. */
+#define CUDA_WIDE_LIST(X) X(wide_weights) X(wide_rows) X(wide_end)
 /* Of those of matrices there are two: for one row of activations, and for up to CUDA_FAST_ROWS. */
 enum { CUDA_FAST_ROWS = 8, CUDA_FAST_WAYS = 2, CUDA_FLOATS = 3 };
 
@@ -33,6 +35,7 @@ typedef struct cuda_kernels {
 #define X(name) cu_function name;
     CUDA_MOVE_LIST(X)
     CUDA_FAST_LIST(X)
+    CUDA_WIDE_LIST(X)
 #undef X
 } cuda_kernels;
 
@@ -80,9 +83,9 @@ typedef struct cuda_weights {
     const program *p;
     int ordinal;
     char isa[32];
-    const blas_calls *blas;                      /* --exact off: products of many rows; NULL: not */
-    char note[256];                              /* backend.exact_note; "": nothing */
-    cu_module definitions, fast, prefill, wgmma; /* wgmma: of capability 9.0 */
+    const blas_calls *blas;                            /* --exact off: products of many rows; NULL: not */
+    char note[256];                                    /* backend.exact_note; "": nothing */
+    cu_module definitions, fast, prefill, wgmma, wide; /* wgmma: of capability 9.0; wide: with blas */
     cuda_kernels kernels;
     bool *wanted;       /* [n_weight] */
     held_weight *helds; /* [n_weight] addresses are the device's */

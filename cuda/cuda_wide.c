@@ -52,6 +52,18 @@ static bool has_floats(const cuda_weights *w)
     return floats > packed;
 }
 
+/* An image of their own: cuda_wide_weights has a stack of 2.8 KB a thread, for which a driver may keep memory of the
+ * device as soon as it is loaded. */
+static int load_kernels(cuda_weights *w, err *e)
+{
+    int rc = cuda_load_image(&w->q, "wide", &w->wide, e);
+#define X(name)                                                                                                        \
+    if (!rc) rc = cuda_find(&w->q, w->wide, "cuda_" #name, &w->kernels.name, e);
+    CUDA_WIDE_LIST(X)
+#undef X
+    return rc;
+}
+
 int cuda_wide_find(cuda_weights *w, const weight_options *o, err *e)
 {
     const cuda_options *own = o->own;
@@ -70,10 +82,10 @@ int cuda_wide_find(cuda_weights *w, const weight_options *o, err *e)
     if (rc) w->blas = NULL;
     if (rc && own && own->cublas) return err_copy(e, &why);
     if (rc) snprintf(w->note, sizeof w->note, "--exact off: %.160s; results stay exact", why.msg);
-    else
-        snprintf(w->isa + strlen(w->isa), sizeof w->isa - strlen(w->isa), " cublas-%d.%d", version / 10000,
-                 version / 100 % 100);
-    return OK;
+    if (rc) return OK;
+    snprintf(w->isa + strlen(w->isa), sizeof w->isa - strlen(w->isa), " cublas-%d.%d", version / 10000,
+             version / 100 % 100);
+    return load_kernels(w, e);
 }
 
 uint64_t cuda_wide_bytes(const cuda_weights *w, const program *p)

@@ -10,4 +10,3 @@
 #include "cuda/heads.cuh"
 #include "cuda/route.cuh"
 #include "cuda/rows.cuh"
-#include "cuda/wide.cuh"

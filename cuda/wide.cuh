@@ -6,6 +6,7 @@
  * loses its small elements. */
 #pragma once
 #include "cuda/cuda_args.h"
+#include "cuda/warp_max.cuh"
 #include "src/tensor/act_q8.h"
 
 /* A thread has a span of a row. */

@@ -1,0 +1,6 @@
+/* wide.cu - what surrounds products of cuBLAS (--exact off). */
+#include "cuda/prelude.cuh"
+
+#include "cuda/half_float.cuh"
+
+#include "cuda/wide.cuh"
