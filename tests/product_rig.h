@@ -25,7 +25,7 @@ typedef struct product_size {
 /* Experts of rows, sorted. */
 typedef int expert_of(int row, int rows);
 
-enum { ROWS_MOST = 384, PARTS_MOST = 3 };
+enum { ROWS_MOST = 2048, PARTS_MOST = 3 };
 
 typedef struct product {
     product_size s;

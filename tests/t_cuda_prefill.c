@@ -1,6 +1,6 @@
 /* t_cuda_prefill.c - packed weights times many rows on devices that are programs here (tests/gpu): the bits of the
  * definition for every type; on the CUDA backend those of the reference, for rows and outputs that fill no block of
- * threads, with a bias, by head. TYPE=q4_b64: that type alone. */
+ * threads, with a bias, by head. TYPE=q4_b64: that type alone. CUDA_TESTS=all: 2048 rows too. */
 #ifdef HAVE_CUDA
 #include "cuda_op_rig.h"
 #include "product_rig.h"
@@ -94,6 +94,7 @@ static void shapes(void **unused)
         compare_case(&cases[i], DTYPE_Q8_0);
         if (cases[i].cols % 256 == 0) compare_case(&cases[i], DTYPE_Q4_K);
     }
+    if (getenv("CUDA_TESTS")) check(DTYPE_Q4_B64, (product_size){2048, 80, 256, 1, 1, 1}, NULL, 1, false);
 }
 
 int main(void)

@@ -1,7 +1,7 @@
 /* t_cuda_wgmma.c - packed weights times many rows by tensor instructions of warpgroups, on a software GPU of capability
  * 9.0: the bits of the definition for every type, rows and outputs that fill no block of threads, heads, experts; that
  * these kernels are the ones that ran; and what ptxas said of them where this build has their machine code.
- * TYPE=q4_b64: that type alone. */
+ * TYPE=q4_b64: that type alone. CUDA_TESTS=all: 2048 rows too. */
 #ifdef HAVE_CUDA
 #include "product_rig.h"
 
@@ -33,12 +33,13 @@ static void every_type(void **unused)
 static void rows_and_outputs(void **unused)
 {
     (void)unused;
-    static const product_size list[] = {{1, 16, 64, 1, 1, 1},    {33, 400, 64, 1, 1, 1},  {64, 192, 512, 1, 1, 1},
-                                        {65, 200, 256, 1, 1, 1}, {128, 48, 640, 1, 1, 1}, {129, 16, 1088, 1, 1, 1},
-                                        {300, 304, 320, 1, 1, 2}};
+    static const product_size list[] = {{1, 16, 64, 1, 1, 1},     {33, 400, 64, 1, 1, 1},   {64, 192, 512, 1, 1, 1},
+                                        {65, 200, 256, 1, 1, 1},  {128, 48, 640, 1, 1, 1},  {129, 16, 1088, 1, 1, 1},
+                                        {300, 304, 320, 1, 1, 2}, {2048, 208, 256, 1, 1, 1}};
+    const bool all = getenv("CUDA_TESTS") != NULL;
     static const dtype types[] = {DTYPE_Q8_0, DTYPE_Q4_B64, DTYPE_Q4_K};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-        for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        for (size_t t = 0; t < sizeof types / sizeof *types && (all || list[i].rows < 2048); t++)
             if (types[t] != DTYPE_Q4_K || list[i].cols % 256 == 0) check_way(types[t], list[i], NULL, true);
 }
 

@@ -16,6 +16,7 @@
  * Devices differ from real ones in that every misuse that they notice ends in an error or in a message. */
 #define _GNU_SOURCE
 #include "tests/gpu/drv_state.h"
+#include "tests/gpu/products.h"
 
 #include <sched.h>
 #include <stdarg.h>
@@ -52,11 +53,11 @@ static void write_counts(void)
             "%llu, \"copies_on_device\": %llu,\n"
             " \"bytes_on_device\": %llu, \"copies_of_pageable\": %llu, \"sets\": %llu, \"allocations\": %llu, "
             "\"bytes_allocated\": %llu,\n"
-            " \"host_allocations\": %llu, \"synchronizations\": %llu, \"warp_instructions\": %llu}\n",
+            " \"host_allocations\": %llu, \"synchronizations\": %llu, \"warp_instructions\": %llu, \"wgmma\": %llu}\n",
             N(calls), N(launches), N(kernels), N(graph_launches), N(graphs), N(to_device), N(bytes_to_device),
             N(to_host), N(bytes_to_host), N(on_device), N(bytes_on_device), N(pageable), N(sets), N(allocations),
-            N(bytes_allocated), N(host_allocations), N(synchronizations),
-            (unsigned long long)machine_warp_instructions);
+            N(bytes_allocated), N(host_allocations), N(synchronizations), (unsigned long long)machine_warp_instructions,
+            (unsigned long long)products_done);
 #undef N
     fclose(f);
 }

@@ -24,9 +24,10 @@ fi
 
 within() { timeout "$SECONDS_EACH" "$@"; }
 
-# The first line of what an equal run gives is kept, and compared: cpu, then the GPU.
+# The first line of what an equal run gives is kept, and compared: cpu, then the GPU. Prompts of more than 128 tokens go
+# through the kernels of many rows.
 bench_hash() { # MODEL TYPE DEVICES
-    within build/inferflow bench -m "$1" --weights "$2" --devices "$3" -p 40 -n 4 --batch 1,3 --reps 1 --json |
+    within build/inferflow bench -m "$1" --weights "$2" --devices "$3" -p 300 -n 4 --batch 1,3 --reps 1 --json |
         grep -o '"logits_hash":"[0-9a-f]*"' | tr '\n' ' '
 }
 
@@ -53,8 +54,8 @@ memory() {
     check=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null) ||
         { echo "compute-sanitizer is not here" >results/memory.txt; return 0; }
     for tool in memcheck racecheck; do
-        within "$check" --tool $tool --error-exitcode 9 build/inferflow run -m builtin --devices "$GPU" -p Hello -n 4 \
-            --temperature 0 >results/memory-$tool.txt 2>&1 || return 1
+        within "$check" --tool $tool --error-exitcode 9 build/inferflow bench -m builtin --devices "$GPU" -p 300 -n 4 \
+            --batch 1 --reps 1 >results/memory-$tool.txt 2>&1 || return 1
     done
 }
 
