@@ -19,7 +19,7 @@
 typedef struct node_flags {
     const char *listen, *key_file, *new_key, *model, *cache, *devices, *as, *metrics, *api_key_file, *allow_host;
     int64_t memory, cache_bytes, threads, drain;
-    double peer_timeout;
+    double peer_timeout, device_timeout;
     bool json, verify;
 } node_flags;
 
@@ -57,6 +57,9 @@ static const param rows[] = {
     PARAM_ROW(node_flags, peer_timeout, PARAM_FLOAT, .keeps_bits = true, .otherwise = "3", .min = 0.1, .max = 3600,
               .doc = "seconds of silence after which a leader or node counts as lost; the longer of both sides' values "
                      "holds"),
+    PARAM_ROW(node_flags, device_timeout, PARAM_FLOAT, .keeps_bits = true, .otherwise = "600", .min = 0.1, .max = 1e6,
+              .doc = "seconds that an NVIDIA GPU may take for its part of a step of up to 512 rows, of more in "
+                     "proportion; then it counts as lost"),
     PARAM_ROW(node_flags, drain, PARAM_INT, .keeps_bits = true, .otherwise = "30", .max = 3600,
               .doc = "seconds that SIGTERM leaves to steps under way; a second one ends the node at once"),
     PARAM_ROW(node_flags, metrics, PARAM_TEXT, .keeps_bits = true, .words = "H:P",
@@ -137,7 +140,7 @@ static int split_paths(char *text, const char **to)
 static int run_node(const invocation *v, err *e)
 {
     const node_flags *o = v->options;
-    const own_options own = {.cpu.threads = (int)o->threads};
+    const own_options own = {.cpu.threads = (int)o->threads, .cuda.timeout = o->device_timeout};
     const backend_use backends[] = {
 #define X(backend, member) {&backend, &own.member},
         BACKEND_LIST(X)
