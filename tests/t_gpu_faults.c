@@ -282,6 +282,33 @@ static void a_ring_waits_on_both_sides(void **state)
     }
 }
 
+/* ---- shared memory between threads and wgmma ---- */
+
+static int product(uint32_t how)
+{
+    char *text = gpu_text("tests/gpu/kernels90.ptx");
+    CUdeviceptr y;
+    uint32_t out[128];
+    WANT(text && !gpu.cuModuleUnload(gpu.kernels) && !gpu.cuModuleLoadData(&gpu.kernels, text));
+    free(text);
+    WANT(!gpu.cuMemAlloc_v2(&y, sizeof out) && !gpu_go("product", 1, 128, 0, NULL, PARAMS(&y, &how)));
+    if (how) return fails(CUDA_ERROR_LAUNCH_FAILED);
+    WANT(!gpu.cuMemcpyDtoH_v2(out, y, sizeof out));
+    for (int i = 0; i < 128; i++) WANT(out[i] == 32);
+    return 0;
+}
+static int fenced_case(void) { return product(0); }
+static int unfenced_case(void) { return product(1); }
+
+static void products_read_what_a_fence_followed(void **state)
+{
+    (void)state;
+    gpu_case(fenced_case, "SOFT_GPU_CAPABILITY=9.0", said, ROOM);
+    assert_string_equal(said, "");
+    gpu_case(unfenced_case, "SOFT_GPU_CAPABILITY=9.0", said, ROOM);
+    assert_non_null(strstr(said, "has stored and done no fence.proxy.async since"));
+}
+
 /* ---- what is not known ends the process ---- */
 
 static int unknown_case(void)
@@ -328,6 +355,7 @@ int main(void)
         cmocka_unit_test(what_is_ordered_is_no_race),
         cmocka_unit_test(kernels_meet_if_they_have_devices_of_their_own),
         cmocka_unit_test(a_ring_waits_on_both_sides),
+        cmocka_unit_test(products_read_what_a_fence_followed),
         cmocka_unit_test(unknown_instructions_end_the_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* access.c - where the bytes are that an instruction names by an address. */
 #include "tests/gpu/access.h"
+#include "tests/gpu/proxy.h"
 
 static const char *const verbs[] = {"", "reads", "writes", "changes"};
 
@@ -50,7 +51,11 @@ uint8_t *access_at(warp *w, int l, ptx_space space, uint64_t at, unsigned bytes,
         if (offset < SHARED_START || bytes > size || offset - SHARED_START > size - bytes ||
             (space == SPACE_SHARED && window))
             return outside(w, l, "shared", at, bytes, touch);
-        if (race_on()) race_touch(w, l, w->block->shadow, offset - SHARED_START, bytes, touch);
+        if (race_on()) race_touch(w, l, w->block->shadow, offset - SHARED_START, bytes, touch & ~TOUCH_ASYNC);
+        if (w->block->proxy && touch & TOUCH_WRITE) {
+            if (touch & TOUCH_ASYNC) proxy_copy(w->block, offset - SHARED_START, bytes);
+            else proxy_store(w, l, offset - SHARED_START, bytes);
+        }
         return w->block->shared + (offset - SHARED_START);
     }
     if (space == SPACE_LOCAL || (space <= SPACE_GENERIC && window == WINDOW_LOCAL) ||

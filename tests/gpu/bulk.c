@@ -125,7 +125,9 @@ static void bulk(warp *w, const inst *in, uint32_t mask)
         }
         /* What is copied may be touched by nobody from now on; the barrier hands over what the lane knows. */
         const bool to_shared = one.barrier != 0;
-        if (!access_at(w, l, to_shared ? SPACE_SHARED : SPACE_GLOBAL, one.to, one.bytes, 16, TOUCH_WRITE)) return;
+        if (!access_at(w, l, to_shared ? SPACE_SHARED : SPACE_GLOBAL, one.to, one.bytes, 16,
+                       TOUCH_WRITE | (to_shared ? TOUCH_ASYNC : 0)))
+            return;
         if (!access_at(w, l, to_shared ? SPACE_GLOBAL : SPACE_SHARED, one.from, one.bytes, 16, TOUCH_READ)) return;
         *GROW(c->list, c->n) = one;
     }

@@ -3,6 +3,7 @@
 #include "tests/gpu/bulk.h"
 #include "tests/gpu/copies.h"
 #include "tests/gpu/products.h"
+#include "tests/gpu/proxy.h"
 #include "tests/gpu/race.h"
 #include "tests/gpu/warp.h"
 
@@ -178,6 +179,7 @@ static void block_free(block *b)
     free(b->warps);
     free(b->shared);
     race_shadow_free(b->shadow);
+    proxy_free(b->proxy);
     free(b->race);
     free(b);
 }
@@ -216,6 +218,8 @@ static void begin_block(launch *l)
     b->live = (int)threads;
     b->ran = 0;
     memset(b->shared, GPU_POISON, b->shared_bytes);
+    proxy_free(b->proxy);
+    b->proxy = NULL;
     for (int i = 0; i < BARRIERS; i++) b->bar[i] = (barrier){.all = 1};
     for (int i = 0; i < b->n_warp; i++) {
         warp *w = &b->warps[i];

@@ -32,6 +32,7 @@ typedef struct block {
     struct race_block *race;
     struct gpu_shadow *shadow; /* of shared */
     struct bulk_copies *bulk;  /* under way; NULL before the first */
+    struct proxy *proxy;       /* NULL before the first wgmma */
     barrier bar[BARRIERS];
 } block;
 

@@ -1,6 +1,7 @@
 /* ops_memory.c - ld and st: bytes at addresses and values in registers. */
 #include "tests/gpu/access.h"
 #include "tests/gpu/decode.h"
+#include "tests/gpu/proxy.h"
 
 #include <string.h>
 
@@ -251,7 +252,7 @@ static bool decode_load_store(decoder *d, bool is_load)
 
 static void fence(warp *w, const inst *in, uint32_t mask)
 {
-    (void)in;
+    if (in->kind) proxy_fence(w, mask);
     race_fence(w, mask);
 }
 
@@ -263,7 +264,7 @@ static bool decode_fence(decoder *d)
     if (order >= 2) memset(d->taken, true, sizeof d->taken); /* of an order that holds here by itself */
     else if (decode_one_of(d, scopes) < 0) decode_stop(d, "not known");
     decode_end(d, 0, 0);
-    decode_emit(d, fence);
+    decode_emit(d, fence)->kind = order == 3;
     return true;
 }
 

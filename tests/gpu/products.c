@@ -6,6 +6,7 @@
 #include "tests/gpu/access.h"
 #include "tests/gpu/fragment.h"
 #include "tests/gpu/products.h"
+#include "tests/gpu/proxy.h"
 #include "tests/gpu/warp.h"
 
 #include <stdio.h>
@@ -76,6 +77,7 @@ static void fetch(warp *w, uint64_t descriptor, int first, int rows, int depth, 
             const uint8_t *p = access_at(w, 0, SPACE_SHARED, at, (unsigned)size, (unsigned)size, TOUCH_READ);
             uint32_t word = 0;
             if (!p) return;
+            proxy_read(w, at - SHARED_START, (unsigned)size);
             memcpy(&word, p, (size_t)size);
             to[r * DEPTH_MOST + k] = fragment_element(word, 0, type);
         }

@@ -7,8 +7,9 @@
 #pragma once
 #include "tests/gpu/machine.h"
 
-/* Bits of how bytes are touched. TOUCH_OVER, of a strong store: what was given away there before is so no more. */
-enum { TOUCH_READ = 1, TOUCH_WRITE = 2, TOUCH_STRONG = 4, TOUCH_OVER = 8 };
+/* Bits of how bytes are touched. TOUCH_OVER, of a strong store: what was given away there before is so no more.
+ * TOUCH_ASYNC: by the asynchronous proxy (proxy.h). */
+enum { TOUCH_READ = 1, TOUCH_WRITE = 2, TOUCH_STRONG = 4, TOUCH_OVER = 8, TOUCH_ASYNC = 16 };
 
 /* The memory orders of an instruction: inst.order. */
 enum { ORDER_WEAK, ORDER_RELAXED, ORDER_ACQUIRE, ORDER_RELEASE, ORDER_BOTH };
