@@ -15,20 +15,29 @@
 #include <sys/wait.h>
 
 typedef struct memory {
-    long anonymous, file; /* KiB */
+    long anonymous, file; /* KiB; of the model's file: what is mapped of the program itself differs by what it does */
 } memory;
 
-static memory memory_now(void)
+/* The number behind a name in a line of /proc, added to *to. */
+static void add_kib(const char *line, const char *name, long *to)
+{
+    if (!strncmp(line, name, strlen(name))) *to += strtol(line + strlen(name), NULL, 10);
+}
+
+static memory memory_now(const char *path)
 {
     memory m = {0};
-    char line[256];
-    FILE *f = fopen("/proc/self/status", "r");
-    assert_non_null(f);
-    while (fgets(line, sizeof line, f)) {
-        sscanf(line, "RssAnon: %ld", &m.anonymous);
-        sscanf(line, "RssFile: %ld", &m.file);
+    char line[4096];
+    bool mine = false;
+    FILE *status = fopen("/proc/self/status", "r"), *maps = fopen("/proc/self/smaps", "r");
+    assert_true(status && maps);
+    while (fgets(line, sizeof line, status)) add_kib(line, "RssAnon:", &m.anonymous);
+    while (fgets(line, sizeof line, maps)) {
+        if (strspn(line, "0123456789abcdef") > 7) mine = strstr(line, path) != NULL; /* a mapping begins */
+        if (mine) add_kib(line, "Rss:", &m.file);
     }
-    fclose(f);
+    fclose(status);
+    fclose(maps);
     return m;
 }
 
@@ -45,12 +54,12 @@ static memory memory_of(const char *path)
         err e = {0};
         engine *g;
         bool fine = prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0;
-        memory before = memory_now();
+        memory before = memory_now(path);
         fine = fine &&
                engine_open(&g, &(engine_options){.model = path, .ctx = 64, .threads = 2, .max_batch = 1}, &e) == 0;
         table t = table_new(fine ? engine_describe(g)->n_vocab : 1, 7);
         fine = fine && engine_eval(g, ids, 7, -1, keep_rows, &t, &e) == 0;
-        m = memory_now();
+        m = memory_now(path);
         m.anonymous -= before.anonymous;
         m.file -= before.file;
         fine = fine && write(ends[1], &m, sizeof m) == (ssize_t)sizeof m;
