@@ -220,12 +220,11 @@ extern "C" __global__ void __launch_bounds__(RUN_THREADS) cuda_rows(const __grid
 
 /* ---- the best logits of a row, by a block (core/best_logit.h) */
 
-static __device__ bool pick_has_nan(const float *row, int64_t n)
+/* Of a row with a NaN: {0, NaN}, then none. */
+static __device__ void pick_none(int32_t k, best_logit *to)
 {
-    int odd = 0;
-#pragma unroll 8
-    for (int64_t i = threadIdx.x; i < n; i += PICK_THREADS) odd |= row[i] != row[i];
-    return __syncthreads_or(odd);
+    for (int i = (int)threadIdx.x; i < k; i += PICK_THREADS)
+        to[i] = i ? (best_logit){-1, -INFINITY} : (best_logit){0, NAN};
 }
 
 /* One, of equals the first. */
@@ -233,9 +232,14 @@ static __device__ void pick_one(const float *row, int64_t n, best_logit *to)
 {
     __shared__ best_logit best[PICK_THREADS];
     best_logit mine = {0, -INFINITY};
+    int odd = 0;
 #pragma unroll 8
-    for (int64_t i = threadIdx.x; i < n; i += PICK_THREADS)
-        if (row[i] > mine.value) mine = (best_logit){(int32_t)i, row[i]};
+    for (int64_t i = threadIdx.x; i < n; i += PICK_THREADS) {
+        const float x = row[i];
+        odd |= x != x;
+        if (x > mine.value) mine = (best_logit){(int32_t)i, x};
+    }
+    if (__syncthreads_or(odd)) return pick_none(1, to);
     best[threadIdx.x] = mine;
     for (unsigned half = PICK_THREADS / 2; half; half /= 2) {
         __syncthreads();
@@ -274,6 +278,7 @@ static __device__ void pick_digit(pick_state *s, int shift)
 static __device__ void pick_list(const float *row, int64_t n, int32_t k, best_logit *to)
 {
     __shared__ pick_state s;
+    int odd = 0;
     if (threadIdx.x == 0) s.least = 0, s.need = k, s.n = 0, s.known = false;
     for (int shift = 56; shift >= 0; shift -= 8) {
         for (int i = (int)threadIdx.x; i < 256; i += PICK_THREADS) s.count[i] = 0;
@@ -283,9 +288,10 @@ static __device__ void pick_list(const float *row, int64_t n, int32_t k, best_lo
         for (int64_t i = threadIdx.x; i < n; i += PICK_THREADS) {
             const uint64_t x = pick_order(row[i], i);
             const bool same = shift == 56 || x >> (shift + 8) == least >> (shift + 8);
+            odd |= row[i] != row[i];
             if (same && row[i] > -INFINITY) atomicAdd(&s.count[x >> shift & 255], 1);
         }
-        __syncthreads();
+        if (__syncthreads_or(odd)) return pick_none(k, to);
         if (threadIdx.x == 0) pick_digit(&s, shift);
         __syncthreads();
     }
@@ -311,10 +317,7 @@ extern "C" __global__ void __launch_bounds__(PICK_THREADS) cuda_pick(const pick_
     for (int i = 0; a.st && i < row; i++) at += a.st->best[i];
     if (!k) return;
     const float *logits = a.logits + (int64_t)row * a.n;
-    if (pick_has_nan(logits, a.n)) {
-        for (int i = (int)threadIdx.x; i < k; i += PICK_THREADS)
-            a.to[at + i] = i ? (best_logit){-1, -INFINITY} : (best_logit){0, NAN};
-    } else if (k == 1) pick_one(logits, a.n, a.to + at);
+    if (k == 1) pick_one(logits, a.n, a.to + at);
     else pick_list(logits, a.n, k, a.to + at);
 }
 
