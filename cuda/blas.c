@@ -1,5 +1,6 @@
 /* blas.c - see blas.h. cuBLAS counts columns first: a matrix whose rows lie one after another is its transpose. */
 #include "cuda/blas.h"
+#include "cuda/cuda_library.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -16,7 +17,8 @@ static struct {
     blas_calls calls;
 } library = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static bool find_calls(void *from, const char **lacks)
+/* The name of a function that the library lacks; NULL: it has all. */
+static const char *find_calls(void *from)
 {
     static const char *const names[] = {
 #define X(name, parameters) #name,
@@ -24,29 +26,27 @@ static bool find_calls(void *from, const char **lacks)
 #undef X
     };
     void *found[sizeof names / sizeof *names];
+    const char *lacks = cuda_library_find(from, names, sizeof names / sizeof *names, found);
+    if (lacks) return lacks;
     size_t i = 0;
-    for (; i < sizeof names / sizeof *names; i++) {
-        found[i] = dlsym(from, *lacks = names[i]);
-        if (!found[i]) return false;
-    }
-    i = 0;
 #define X(name, parameters) *(void **)&library.calls.name = found[i++];
     BLAS_CALLS(X)
 #undef X
-    return true;
+    return NULL;
 }
 
 static int find_library(const char *path, err *e)
 {
     const char *const usual[] = {"libcublas.so.13", "libcublas.so.12", "/usr/local/cuda/lib64/libcublas.so.13",
                                  "/usr/local/cuda/lib64/libcublas.so.12", NULL},
-                      *const only[] = {path, NULL}, *lacks = NULL;
+                      *const only[] = {path, NULL};
     void *from = NULL;
     for (const char *const *at = path ? only : usual; *at && !from; at++) from = dlopen(*at, RTLD_NOW | RTLD_LOCAL);
     if (!from && path) return err_set(e, ERR_UNAVAILABLE, "--cublas: %s", dlerror());
     if (!from)
         return err_set(e, ERR_UNAVAILABLE, "cuBLAS is not there (libcublas.so.13): install it, or give --cublas PATH");
-    library.there = find_calls(from, &lacks);
+    const char *lacks = find_calls(from);
+    library.there = !lacks;
     return library.there ? OK : err_set(e, ERR_UNAVAILABLE, "%s has no %s", path ? path : "libcublas", lacks);
 }
 

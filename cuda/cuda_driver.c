@@ -1,5 +1,6 @@
 /* cuda_driver.c - see cuda_driver.h. */
 #include "cuda/cuda_driver.h"
+#include "cuda/cuda_library.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -24,10 +25,9 @@ static bool find_calls(void *library)
 #undef X
     };
     void *found[sizeof names / sizeof *names];
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        found[i] = dlsym(library, names[i]);
-        if (found[i]) continue;
-        snprintf(driver.why, sizeof driver.why, "libcuda.so.1 has no %s: the NVIDIA driver is too old", names[i]);
+    const char *lacks = cuda_library_find(library, names, sizeof names / sizeof *names, found);
+    if (lacks) {
+        snprintf(driver.why, sizeof driver.why, "libcuda.so.1 has no %s: the NVIDIA driver is too old", lacks);
         return false;
     }
     size_t i = 0;

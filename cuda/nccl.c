@@ -1,9 +1,10 @@
-/* nccl.c - see nccl.h. One thread has all ranks, so what they do together stands between ncclGroupStart and
- * ncclGroupEnd: a rank alone would wait for the others. */
+/* nccl.c - see nccl.h. One thread calls for all ranks. A call of one rank waits for the calls of the others,
+ * so calls of all ranks stand between ncclGroupStart and ncclGroupEnd. */
 #include "cuda/nccl.h"
 
 #include "base/mem.h"
 #include "core/link.h"
+#include "cuda/cuda_library.h"
 #include "cuda/cuda_state.h"
 
 #include <dlfcn.h>
@@ -47,7 +48,8 @@ static int check(int code, const char *what, err *e)
 
 /* ---- the library */
 
-static bool find_calls(void *from, const char **lacks)
+/* The name of a function that the library lacks; NULL: it has all. */
+static const char *find_calls(void *from)
 {
     static const char *const names[] = {
 #define X(type, name, parameters) #name,
@@ -55,26 +57,24 @@ static bool find_calls(void *from, const char **lacks)
 #undef X
     };
     void *found[sizeof names / sizeof *names];
+    const char *lacks = cuda_library_find(from, names, sizeof names / sizeof *names, found);
+    if (lacks) return lacks;
     size_t i = 0;
-    for (; i < sizeof names / sizeof *names; i++) {
-        found[i] = dlsym(from, *lacks = names[i]);
-        if (!found[i]) return false;
-    }
-    i = 0;
 #define X(type, name, parameters) *(void **)&library.calls.name = found[i++];
     NCCL_CALLS(X)
 #undef X
-    return true;
+    return NULL;
 }
 
 static int find_library(const char *path, err *e)
 {
-    const char *lacks = NULL, *name = path ? path : "libnccl.so.2";
+    const char *name = path ? path : "libnccl.so.2";
     void *from = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     int v = 0;
     if (!from && path) return err_set(e, ERR_UNAVAILABLE, "--nccl: %s", dlerror());
     if (!from) return err_set(e, ERR_UNAVAILABLE, "it is not there (libnccl.so.2): install it, or give --nccl FILE");
-    if (!find_calls(from, &lacks)) return err_set(e, ERR_UNAVAILABLE, "%s has no %s", name, lacks);
+    const char *lacks = find_calls(from);
+    if (lacks) return err_set(e, ERR_UNAVAILABLE, "%s has no %s", name, lacks);
     const int rc = check(library.calls.ncclGetVersion(&v), "ncclGetVersion", e);
     if (rc) return rc;
     snprintf(library.version, sizeof library.version, "%d.%d.%d", v / 10000, v / 100 % 100, v % 100);
