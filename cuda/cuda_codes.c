@@ -28,7 +28,8 @@ static uint32_t find_attention(const segment *s, uint32_t first)
     return n && !cuda_read_elsewhere(s, o->out, first, n + 1) ? n + 1 : 0;
 }
 
-/* Which of two results ACT takes, so that MUL multiplies what it gives by the other one; -1: not so. */
+/* Two matrices, ACT and MUL from `o` on: the number, 0 or 1, of the matrix whose result is the input of ACT, where MUL
+ * multiplies the output of ACT by the result of the other matrix. -1: the ops are joined in another way. */
 static int gate_of(const op *o)
 {
     const op *act = o + 2, *mul = o + 3;

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What is embedded: the release of nvcc and the kinds of devices, "13.0 sm_80 sm_90a ptx_80". */
+/* Writes the release of nvcc, and for which kinds of devices there are kernels: "13.0 sm_80 sm_90a ptx_80". */
 void cuda_tell_build(char *to, size_t n);
 
 /* How well an image suits a device of that capability (80: 8.0), from its name behind the first dot:

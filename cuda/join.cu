@@ -49,7 +49,8 @@ static __device__ void stop_all(const join_args *a)
     for (int r = 0; r < a->ranks; r++) *(volatile uint32_t *)&a->meeting[r]->stopped = 1;
 }
 
-/* False: in vain. Pauses are a sixteenth of what it has waited, a millisecond at most. */
+/* Waits until the flag has reached the turn. False: the step was stopped. A pause between two looks is a sixteenth of
+ * the time waited so far, at most a millisecond. */
 static __device__ bool wait_for(const join_args *a, const uint32_t *flag, uint32_t turn)
 {
     const uint64_t start = time_now();
@@ -62,7 +63,7 @@ static __device__ bool wait_for(const join_args *a, const uint32_t *flag, uint32
     return true;
 }
 
-/* For the nth time of this kernel: what all blocks of this number have written so far may be read. False: in vain. */
+/* For the nth time of this kernel: what all blocks of this number have written so far may be read. False: the step was stopped. */
 static __device__ bool meet(const join_args *a, uint32_t n)
 {
     join_meeting *own = a->meeting[a->rank];
@@ -359,7 +360,7 @@ __global__ void __launch_bounds__(JOIN_THREADS, JOIN_PER_PROCESSOR) join_columns
     if (meets(&a, JOIN_LEAVE, JOIN_MAKE)) note_meetings(&a, 1);
 }
 
-/* The same of int8 activations: a thread has 64 columns. */
+/* Columns of int8 activations: a thread moves 64 of a row. */
 __global__ void __launch_bounds__(JOIN_THREADS, JOIN_PER_PROCESSOR) join_codes(join_args a)
 {
     if (has_stopped(&a)) return;

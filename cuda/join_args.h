@@ -13,8 +13,9 @@ enum {
     JOIN_PATIENCE = 2 /* s */
 };
 
-/* What a kernel does: a rank leaves what it gives; makes the result of what all have left, of a sum in two steps that
- * of its chunk; takes the sums of all chunks. If it is to do several, it meets the other ranks' kernels in between. */
+/* Parts of a collective, as bits. LEAVE: the rank writes its input where the others read it. MAKE: it computes the
+ * result from the inputs of all ranks; of a sum in two steps, that of its own chunk. TAKE: it copies the sums of the
+ * other chunks. A kernel that does several parts meets the other ranks' kernels between them. */
 enum { JOIN_LEAVE = 1, JOIN_MAKE = 2, JOIN_TAKE = 4 };
 
 /* Memory of a rank that all ranks write. */
