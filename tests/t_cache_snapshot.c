@@ -138,14 +138,14 @@ static void goes_on(void **unused)
             }
 }
 
-/* Of three snapshots for which there is room the one that was used last stays. */
+/* Of three snapshots for which there is room those go first that were used longest ago. */
 static void oldest_goes_first(void **unused)
 {
     (void)unused;
     static text t;
     static const int order[] = {0, 1, 2, 0, 3, 0, 1}, found[] = {0, 0, 0, 256, 0, 256, 0};
     engine *g = open_engine((engine_options){.max_batch = 1}, HYBRID);
-    g->kv.slots.total = g->kv.slots.n_free = 5;
+    text_limit_slots(g, 5);
     for (int i = 0; i < 7; i++) {
         make_searched(&t, 3 * order[i], 0, 300, 5);
         text_add(g, &t);

@@ -14,7 +14,7 @@ static void short_of_slots(void **unused)
         }
         for (int w = kind; w < 3 * WAYS; w += 4) {
             engine *g = open_way(w / 3, kind, w % 2 ? "ngram" : NULL);
-            g->kv.slots.total = g->kv.slots.n_free = 6 + w % 3; /* beams take six */
+            text_limit_slots(g, 6 + w % 3); /* beams take six */
             if (w % 3 == 1) g->kv.tree.cap = 70;
             for (uint32_t i = 0; i < g->prog->n_group && w % 3 == 2; i++) {
                 const int64_t rows = g->chunk * g->steps.in_flight;

@@ -139,6 +139,14 @@ static inline void text_same(const text *a, const text *b)
     assert_true(a->score == b->score);
 }
 
+/* As if there was memory for n slots. Before the first query. */
+static inline void text_limit_slots(engine *g, int32_t n)
+{
+    page_pool *p = &g->kv.slots;
+    p->total = p->n_free = n;
+    for (int32_t i = 0; i < n; i++) p->free_pages[i] = n - 1 - i;
+}
+
 /* Nobody holds pages, slots or turns; drops what is kept, and then all names are free. */
 static inline void text_all_given_back(engine *g)
 {

@@ -7,7 +7,7 @@
 
 bool text_open(cache_text *t, const program *p, int64_t length, int64_t n_enc)
 {
-    t->prefix = t->reserved = t->snapshot = -1;
+    t->prefix = t->reserved = t->asked = t->snapshot = -1;
     t->variant = mem_zero(p->n_rope + 1, sizeof *t->variant);
     bool ok = t->variant;
     for (uint32_t g = 0; g < p->n_group && ok; g++) {

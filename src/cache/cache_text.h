@@ -17,6 +17,7 @@ typedef struct cache_text {
     int32_t prefix;   /* the node of its last page that has one, or their root; -1: none */
     int64_t n_shared; /* pages up to there */
     int32_t reserved; /* the last node that its next steps will fill; -1: none */
+    int32_t asked;    /* pages of its prompt; -1: it has not looked for its prefix yet */
 
     int64_t n_page[GROUP_MAX]; /* length of the page tables: of the tokens, or of the encoder input */
     int32_t *page[GROUP_MAX];  /* [n_page] physical page, -1 none */

@@ -2,6 +2,7 @@
 #include "cache/kv_cache.h"
 
 #include "base/mem.h"
+#include "cache/snapshot_worth.h"
 
 int32_t kv_pages(const kv_cache *c)
 {
@@ -16,6 +17,10 @@ int kv_open(kv_cache *c, const program *p, const cache_options *of, err *e)
     int rc = of->n_slot ? pages_open(&c->slots, of->n_slot, e) : OK;
     for (uint32_t i = 0; i < p->n_group && !rc; i++) rc = pages_open(&c->pages[i], of->n_page[i], e);
     if (!rc) rc = tree_open(&c->tree, c->pages, (int)p->n_group, &c->slots, e);
+    if (!rc && of->n_slot) rc = snapshot_log_open(&c->tree.log, of->n_slot, e);
+    c->tree.least_slot = snapshot_least;
+    for (uint32_t i = 0; i < p->n_group; i++)
+        c->tree.needed |= (uint32_t)(p->group_axis[i] == AXIS_TOK && !p->group_window[i]) << i;
     c->copies = mem_array((size_t)kv_pages(c) + 1, sizeof *c->copies);
     if (!rc && !c->copies) rc = err_memory(e, "copies of KV pages");
     return rc;
@@ -23,6 +28,7 @@ int kv_open(kv_cache *c, const program *p, const cache_options *of, err *e)
 
 void kv_close(kv_cache *c)
 {
+    snapshot_log_close(c->tree.log);
     tree_close(&c->tree);
     for (int i = 0; i < GROUP_MAX; i++) pages_close(&c->pages[i]);
     pages_close(&c->slots);

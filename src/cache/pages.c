@@ -64,9 +64,8 @@ void pages_give(page_pool *p, int32_t page)
     p->n_kept++;
 }
 
-void pages_drop(page_pool *p)
+void pages_drop(page_pool *p, int32_t page)
 {
-    const int32_t page = p->oldest;
     unlink_kept(p, page);
     p->free_pages[p->n_free++] = page;
 }

@@ -30,8 +30,8 @@ void pages_close(page_pool *p);
 int32_t pages_take(page_pool *p); /* a free page, for one holder; there must be one */
 void pages_hold(page_pool *p, int32_t page);
 void pages_give(page_pool *p, int32_t page); /* one holder less */
-/* The oldest of the kept becomes free; there must be one. The caller has taken its node away. */
-void pages_drop(page_pool *p);
+/* A page that is kept becomes free. The caller has taken its node away. */
+void pages_drop(page_pool *p, int32_t page);
 
 /* The maximum of pages that a sequence of `length` positions holds at once, in chunks of at most `chunk` rows. */
 int32_t pages_needed(int64_t length, int32_t window, int64_t chunk);

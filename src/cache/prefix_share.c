@@ -1,6 +1,7 @@
 /* prefix_share.c - see prefix_share.h. */
 #include "cache/prefix_share.h"
 #include "cache/prefix_reach.h"
+#include "cache/snapshot_worth.h"
 #include "cache/text_slots.h"
 
 #include <string.h>
@@ -57,7 +58,10 @@ static void take_pages(kv_cache *c, cache_text *t, int32_t node, int64_t n)
             pages_hold(&c->pages[i], t->page[i][k]);
         }
     }
-    if (c->tree.slots >= 0) text_move_slot(c, t, of[node].page[c->tree.slots]);
+    if (c->tree.slots >= 0) {
+        text_move_slot(c, t, of[node].page[c->tree.slots]);
+        snapshot_used(&c->tree, t->slot_now);
+    }
     move_to(&c->tree, t, node, n);
     t->n_sent = t->n_past = n * PAGE_TOKENS;
     text_leave_windows(c, t);
@@ -91,13 +95,29 @@ static bool waits_for_disk(kv_cache *c, cache_text *t, int64_t most, const disk_
     return t->n_shared > before && t->n_shared < most;
 }
 
-/* The next node of its text after which it could go on, of `most` at most; -1: there is none. */
-static int32_t next_stop(const prefix_tree *tree, const cache_text *t, int64_t most)
+/* A snapshot at this node is waited for, or was missed. */
+static void note_parting(prefix_tree *tree, int32_t node)
 {
-    const int64_t to = tree->slots < 0 ? t->n_shared + 1 : (t->n_shared / SNAPSHOT_PAGES + 1) * SNAPSHOT_PAGES;
-    int32_t at = to <= most ? t->prefix : -1;
-    for (int64_t k = t->n_shared; k < to && at >= 0; k++) at = tree_find(tree, at, t->ids + k * PAGE_TOKENS);
-    return at;
+    if (node >= 0 && tree->node[node].page[tree->slots] < 0) tree->node[node].parts = true;
+}
+
+/* Whether another text is about to fill a node after which this one can go on: the next one or, where there have to be
+ * snapshots, any that could have one. It then waits for the last of these. */
+static bool waits_for_text(prefix_tree *tree, cache_text *t, int64_t most)
+{
+    int32_t at = t->prefix, last = at, stop = -1, filled = -1;
+    for (int64_t k = t->n_shared; k < most && (at = tree_find(tree, at, t->ids + k * PAGE_TOKENS)) >= 0;) {
+        if (tree->slots < 0) return tree->node[at].owner;
+        last = at;
+        if (++k % SNAPSHOT_PAGES) continue;
+        stop = at;
+        if (tree->node[at].owner) filled = at;
+    }
+    if (tree->slots < 0) return false;
+    if (t->asked < 0) snapshot_text_came(tree, last);
+    note_parting(tree, stop);
+    note_parting(tree, filled);
+    return filled >= 0;
 }
 
 /* Reserves the nodes that it will fill, to the last after which others could go on. */
@@ -112,7 +132,7 @@ static void reserve_pages(prefix_tree *tree, cache_text *t, int64_t n)
             tree_drop(tree, next);
             break;
         }
-        if (!tree->node[next].owner) tree->node[next].owner = t;
+        if (!tree->node[next].owner) tree->node[next].owner = t, tree->node[next].asked = t->asked;
         if (t->reserved >= 0) tree_drop(tree, t->reserved);
         t->reserved = at = next;
     }
@@ -125,8 +145,9 @@ bool prefix_follow(kv_cache *c, cache_text *t, int64_t n, bool alone, const disk
         return true;
     if (t->n_shared < most && !alone) {
         take_known(c, t, most);
-        const int32_t next = next_stop(&c->tree, t, most);
-        if (next >= 0 && c->tree.node[next].owner) return false;
+        const bool waits = waits_for_text(&c->tree, t, most);
+        if (t->asked < 0) t->asked = (int32_t)(n / PAGE_TOKENS);
+        if (waits) return false;
         if (t->n_shared < most && waits_for_disk(c, t, most, now)) return false;
     }
     reserve_pages(&c->tree, t, n);
@@ -147,6 +168,7 @@ static void add_pages(kv_cache *c, cache_text *t)
         for (uint32_t i = 0; i < c->p->n_group; i++)
             if (t->page[i][k] >= 0) tree_put(tree, node, (int)i, t->page[i][k]);
         if (tree->node[node].owner == t) tree->node[node].owner = NULL;
+        tree->node[node].asked = t->asked;
         disk_cache_note(c, node);
         move_to(tree, t, node, k + 1);
         tree_drop(tree, node);
@@ -180,6 +202,7 @@ void text_copy(kv_cache *c, cache_text *to, const cache_text *from)
     if (from->prefix >= 0) {
         tree_hold(&c->tree, from->prefix);
         to->prefix = from->prefix;
+        to->asked = from->asked;
         to->n_shared = from->n_shared;
     }
     for (uint32_t i = 0; i < p->n_group; i++) {

@@ -54,24 +54,28 @@ int32_t tree_find(const prefix_tree *t, int32_t parent, const int32_t ids[PAGE_T
     return i;
 }
 
-/* The oldest page that is kept in a group belongs to no prefix any more. */
-static void forget_oldest(prefix_tree *t, int group)
+void tree_forget(prefix_tree *t, int group, int32_t page)
 {
     page_pool *p = t->pool[group];
-    page_use *u = &p->use[p->oldest];
-    const int32_t node = u->node;
-    u->node = -1;
-    pages_drop(p);
+    const int32_t node = p->use[page].node;
+    p->use[page].node = -1;
+    pages_drop(p, page);
     t->node[node].page[group] = -1;
     t->node[node].users++;
     tree_drop(t, node);
+}
+
+/* A kept page of the group makes room. */
+static void forget_one(prefix_tree *t, int group)
+{
+    tree_forget(t, group, group == t->slots ? t->least_slot(t) : t->pool[group]->oldest);
 }
 
 /* A node that is free; where there is none, pages lose theirs. */
 static int32_t take_node(prefix_tree *t)
 {
     for (int g = 0; t->free < 0 && t->n == t->cap && g < t->n_group; g++)
-        while (t->free < 0 && t->pool[g]->n_kept) forget_oldest(t, g);
+        while (t->free < 0 && t->pool[g]->n_kept) forget_one(t, g);
     const int32_t i = t->free;
     if (i < 0) return t->n < t->cap ? t->n++ : -1;
     t->free = t->node[i].next;
@@ -91,6 +95,7 @@ int32_t tree_use(prefix_tree *t, int32_t parent, const int32_t ids[PAGE_TOKENS])
         prefix_node *m = &t->node[i];
         int32_t *bucket = bucket_of(t, parent, ids);
         *m = (prefix_node){.parent = parent, .next = *bucket};
+        if (parent >= 0) m->depth = t->node[parent].depth + 1, t->node[parent].after++;
         for (int g = 0; g <= GROUP_MAX; g++) m->page[g] = -1;
         memcpy(m->ids, ids, sizeof m->ids);
         tree_digest(parent < 0 ? NULL : t->node[parent].digest, ids, m->digest);
@@ -117,8 +122,10 @@ void tree_drop(prefix_tree *t, int32_t node)
         while (*at != node) at = &t->node[*at].next;
         *at = m->next;
         m->next = t->free;
+        m->depth = -1;
         t->free = node;
         node = m->parent;
+        if (node >= 0) t->node[node].after--;
     }
 }
 
@@ -141,12 +148,12 @@ int32_t tree_take(prefix_tree *t, int group)
 {
     page_pool *p = t->pool[group];
     if (!p->n_free && !p->n_kept) return -1;
-    if (!p->n_free) forget_oldest(t, group);
+    if (!p->n_free) forget_one(t, group);
     return pages_take(p);
 }
 
 void tree_clear(prefix_tree *t)
 {
     for (int g = 0; g < t->n_group; g++)
-        while (t->pool[g]->n_kept) forget_oldest(t, g);
+        while (t->pool[g]->n_kept) tree_forget(t, g, t->pool[g]->oldest);
 }

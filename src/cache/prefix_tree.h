@@ -21,20 +21,31 @@ typedef struct prefix_node {
     int32_t parent;               /* -1: a root */
     int32_t next;                 /* in its bucket, or of the free ones; -1: none */
     int32_t users;                /* nodes after it, and texts */
+    int32_t after;                /* nodes after it */
+    int32_t depth, asked;         /* pages up to it, -1: it is free; of the prompt of the text that has filled it */
+    int32_t end, end_asked;       /* of the last node after it: snapshot_worth.c */
     int32_t page[GROUP_MAX + 1];  /* -1: none */
     const void *owner;            /* the text whose next steps fill its pages; NULL: none */
+    bool parts;                   /* a text goes on after it that has found no snapshot there */
     int32_t ids[PAGE_TOKENS];     /* of a root: what tells it from others */
     uint8_t digest[SHA256_BYTES]; /* of all ids from the root on: tree_digest */
 } prefix_node;
 
-typedef struct prefix_tree {
+typedef struct snapshot_log snapshot_log; /* snapshot_worth.h */
+typedef struct prefix_tree prefix_tree;
+struct prefix_tree {
     prefix_node *node;
     int32_t *bucket;                /* [cap] */
     int32_t n, cap, free;           /* nodes that were ever used; the first that is free again, -1: none */
     page_pool *pool[GROUP_MAX + 1]; /* [n_group] of whom opened it */
     int n_group;                    /* with that of slots */
     int slots;                      /* which that is; -1: there are none */
-} prefix_tree;
+    /* Set by the opener: groups, a bit each, without whose pages no text can go on; where there are slots, what is
+     * known of snapshots, and which of those that are kept makes room. */
+    uint32_t needed;
+    snapshot_log *log;
+    int32_t (*least_slot)(prefix_tree *t);
+};
 
 /* For pages of these [n_group] pools, and for slots, unless this pool is empty; they are open and outlive the tree. */
 int tree_open(prefix_tree *t, page_pool *pool, int n_group, page_pool *slots, err *e);
@@ -53,7 +64,10 @@ void tree_drop(prefix_tree *t, int32_t node); /* one less: it, and those before 
 uint32_t tree_groups(const prefix_tree *t, int32_t node); /* those in which it has a page, a bit each */
 /* Gives a node a page that somebody holds, unless the page has a node, or this one a page in the group already. */
 void tree_put(prefix_tree *t, int32_t node, int group, int32_t page);
-/* A page for one holder: a free one, else the oldest that is kept, which leaves its node; -1: there is none. */
+/* A page that is kept becomes free, and leaves its node. */
+void tree_forget(prefix_tree *t, int group, int32_t page);
+/* A page for one holder: a free one, else the oldest that is kept, of snapshots the one that is worth the least: it
+ * leaves its node. -1: there is none. */
 int32_t tree_take(prefix_tree *t, int group);
 /* No page keeps its node; all must have been given back. */
 void tree_clear(prefix_tree *t);

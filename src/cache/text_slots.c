@@ -1,5 +1,6 @@
 /* text_slots.c - see text_slots.h. */
 #include "cache/text_slots.h"
+#include "cache/snapshot_worth.h"
 
 bool text_take_slots(kv_cache *c, cache_text *t)
 {
@@ -33,15 +34,35 @@ bool text_part_slot(kv_cache *c, cache_text *t)
     return true;
 }
 
-int64_t text_cut_rows(const kv_cache *c, const cache_text *t, int64_t rows)
+/* Whether a snapshot is due at a position; *slot: the kept one that makes room, -1: there is. */
+static bool is_due(kv_cache *c, const cache_text *t, int64_t to, int32_t *slot)
 {
-    const int64_t most = SNAPSHOT_TOKENS - t->n_sent % SNAPSHOT_TOKENS;
-    return c->slots.total && t->prefix >= 0 && rows > most ? most : rows;
+    const prefix_tree *tree = &c->tree;
+    int32_t at = t->prefix;
+    *slot = -1;
+    if (c->slots.n_free) return true;
+    if (!c->slots.n_kept) return false;
+    for (int64_t k = t->n_shared; k * PAGE_TOKENS < to && at >= 0; k++)
+        at = tree_find(tree, at, t->ids + k * PAGE_TOKENS);
+    const snapshot_plan p = {.from = t->prefix, .asked = t->asked, .to = to, .parts = at >= 0 && tree->node[at].parts};
+    return snapshot_is_better(&c->tree, &p, slot);
+}
+
+int64_t text_cut_rows(kv_cache *c, const cache_text *t, int64_t rows)
+{
+    int64_t to = t->n_sent - t->n_sent % SNAPSHOT_TOKENS + SNAPSHOT_TOKENS;
+    int32_t slot;
+    if (!c->slots.total || t->prefix < 0) return rows;
+    while (to < t->n_sent + rows && !is_due(c, t, to, &slot)) to += SNAPSHOT_TOKENS;
+    return to < t->n_sent + rows ? to - t->n_sent : rows;
 }
 
 void text_plan_snapshot(kv_cache *c, cache_text *t, int64_t to)
 {
-    if (c->slots.total && t->prefix >= 0 && to % SNAPSHOT_TOKENS == 0) t->snapshot = tree_take(&c->tree, c->tree.slots);
+    int32_t slot;
+    if (!c->slots.total || t->prefix < 0 || to % SNAPSHOT_TOKENS || !is_due(c, t, to, &slot)) return;
+    if (slot >= 0) tree_forget(&c->tree, c->tree.slots, slot);
+    t->snapshot = pages_take(&c->slots);
 }
 
 void text_sent(kv_cache *c, cache_text *t)
@@ -55,8 +76,11 @@ void text_sent(kv_cache *c, cache_text *t)
 void text_add_snapshot(kv_cache *c, cache_text *t, int32_t slot, int64_t to)
 {
     if (!c->slots.total || text_owns_slot(t, slot)) return;
-    if (t->prefix >= 0 && t->n_past == to && t->n_shared * PAGE_TOKENS == to)
+    if (t->prefix >= 0 && t->n_past == to && t->n_shared * PAGE_TOKENS == to) {
         tree_put(&c->tree, t->prefix, c->tree.slots, slot);
+        c->tree.node[t->prefix].parts = false;
+        snapshot_used(&c->tree, slot);
+    }
     pages_give(&c->slots, slot);
 }
 

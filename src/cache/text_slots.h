@@ -1,8 +1,9 @@
 /* text_slots.h - where the states of fixed size of a text are (short convolutions, recurrent states).
  *
  * A text has two slots of its own: each step reads one and writes the other. A state has no positions, so it cannot be
- * shared where texts part, but only where somebody kept it: every 256 positions steps end, and the last one writes
- * another slot, which nobody writes again: a snapshot. So it costs no copy. It gets a node when the step has been
+ * shared where texts part, but only where somebody kept it: at a multiple of 256 positions a step ends, and writes
+ * another slot, which nobody writes again: a snapshot. So it costs no copy. It is due there while slots are free, and
+ * then where it is worth more than another one (snapshot_worth.h). It gets a node when the step has been
  * collected (prefix_tree.h); whoever finds it reads it in the next step, and writes a slot of its own. Until that step
  * is sent the text holds it: what is given back then is overwritten by later steps only. A step holds what it writes,
  * too. Choices go on from the slot after the prompt in the same way.
@@ -29,8 +30,8 @@ void text_move_slot(kv_cache *c, cache_text *t, int32_t slot);
 /* Its state is where its steps do not write, so that others can go on from there too. False: there is no slot left. */
 bool text_part_slot(kv_cache *c, cache_text *t);
 /* Of so many rows, those up to the next position at which a snapshot is due. */
-int64_t text_cut_rows(const kv_cache *c, const cache_text *t, int64_t rows);
-/* Its next step will end at position `to`: where a snapshot is due, and there is a slot, the step writes one. */
+int64_t text_cut_rows(kv_cache *c, const cache_text *t, int64_t rows);
+/* Its next step will end at position `to`: where a snapshot is due, the step writes one. */
 void text_plan_snapshot(kv_cache *c, cache_text *t, int64_t to);
 /* A step with rows of it was sent: it holds the slot that its next step reads. */
 void text_sent(kv_cache *c, cache_text *t);
