@@ -297,6 +297,7 @@ static int64_t op_workers(const cuda_device *d, const step *st, const op *o)
     case OP_ATTN: return rows * o->u.attn.heads;
     case OP_JOIN: return rows * o->u.join.heads;
     case OP_CONV: return dim / LANES + 1;
+    case OP_RECUR: return dim;
     case OP_POOL: return rows * (dim / LANES + 1);
     case OP_DISPATCH: return 1;
     default: return rows;

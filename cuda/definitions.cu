@@ -22,6 +22,7 @@ extern "C" {
 #include "src/ops/def_qmatmul.c"
 #include "src/ops/def_quant.c"
 #include "src/ops/def_rope.c"
+#include "src/ops/def_recur.c"
 #include "src/ops/def_route.c"
 #include "src/ops/def_take_out.c"
 

@@ -16,6 +16,7 @@ typedef struct model_shape {
     int window;     /* of odd layers; 0 = none */
     int taps;       /* of the convolution that every third layer has in place of attention; 0 = none has */
     bool only_taps; /* all layers have it */
+    int recur;      /* RECURS_*: the recurrence that other layers than those of attention have */
     int norm, bias; /* NORM_*, BIAS_* (then no rope) */
     int rope_dims, rope_style;
     dtype type; /* of matrices; block types are packed, their activations int8 */
@@ -23,6 +24,10 @@ typedef struct model_shape {
     bool full, pooled; /* attention in both directions; a mean of unit length and three scores for each sequence */
     float softcap, final_cap;
 } model_shape;
+
+/* None; value heads in groups, or tiled, over half as many key heads; all over one key head, as in Mamba 2; a step for
+ * each row of the state, as in KDA; heads of one column with a rate for each row, as in Mamba 1. */
+enum { RECURS_NOT, RECURS_GROUPED, RECURS_TILED, RECURS_ONE_KEY, RECURS_BY_ROWS, RECURS_BY_COLUMNS };
 
 static uint64_t test_random_state;
 
@@ -218,8 +223,74 @@ static ref test_conv(model_builder *b, ref x)
     return test_linear(b, y, m->dim, m->dim, AXIS_TOK);
 }
 
+/* A number of each head below zero. */
+static ref test_rates(model_builder *b, int n)
+{
+    err e = {0};
+    float *rate = arena_array(&b->p->mem, (size_t)n, sizeof *rate);
+    assert_non_null(rate);
+    for (int i = 0; i < n; i++) rate[i] = -1 - 0.9f * test_random();
+    tensor t = {.name = "rate", .kind = TENSOR_CONST, .rank = 1, .layer = (int16_t)b->layer, .dim = {n}, .data = rate};
+    ref r = program_tensor(b->p, &t, &e);
+    assert_ok(e.code, &e);
+    return r;
+}
+
+static ref test_act_of(model_builder *b, ref x, int fn)
+{
+    return test_op(b, (op){.kind = OP_ACT, .in = {x}, .u.act.fn = fn}, AXIS_TOK, tensor_count(&b->p->tensors[x]));
+}
+
+/* What RECUR reads beside values: queries and keys of unit length, steps and strengths of `per` numbers a head. */
+static ref test_recur_keys(model_builder *b, ref x, int key_heads, int rows)
+{
+    const int n = key_heads * rows;
+    ref of[2];
+    for (int k = 0; k < 2; k++) {
+        of[k] = test_linear(b, x, b->m->dim, n, AXIS_TOK);
+        of[k] = test_op(b, (op){.kind = OP_NORM, .in = {of[k]}, .u.norm = {1e-6f, NORM_L2, rows}}, AXIS_TOK, n);
+    }
+    return test_op(b, (op){.kind = OP_JOIN, .in = {of[0], of[1]}, .u.join = {key_heads}}, AXIS_TOK, 2 * n);
+}
+
+static ref test_recur_steps(model_builder *b, ref x, int heads, int steps, bool own)
+{
+    ref times = test_act_of(b, test_linear(b, x, b->m->dim, heads * steps, AXIS_TOK), ACT_SOFTPLUS);
+    if (!own) return times;
+    ref strength = test_act_of(b, test_linear(b, x, b->m->dim, heads, AXIS_TOK), ACT_SIGMOID);
+    return test_op(b, (op){.kind = OP_JOIN, .in = {times, strength}, .u.join = {heads}}, AXIS_TOK, heads * (steps + 1));
+}
+
+static ref test_recur(model_builder *b, ref x)
+{
+    err e = {0};
+    const model_shape *m = b->m;
+    const int how = m->recur, heads = how == RECURS_BY_COLUMNS ? m->heads * m->head_dim : m->heads;
+    const int key_heads = how <= RECURS_TILED     ? m->heads / 2
+                          : how == RECURS_BY_ROWS ? m->heads
+                                                  : 1,
+              rows = m->head_dim + 3, dim = m->heads * m->head_dim;
+    const bool own = how <= RECURS_TILED || how == RECURS_BY_ROWS;
+    state s = {.kind = STATE_SLOT, .axis = AXIS_TOK, .layer = (int16_t)b->layer, .slot_floats = (int64_t)rows * dim};
+    const int index = program_state(b->p, &s, &e);
+    assert_true(index >= 0);
+    op o = {.kind = OP_RECUR,
+            .state = (int16_t)index,
+            .u.recur = {.heads = heads,
+                        .key_heads = key_heads,
+                        .tiled = how == RECURS_TILED,
+                        .delta = own,
+                        .strength = own ? RECUR_OWN : RECUR_STEP}};
+    o.in[RECUR_V] = test_linear(b, x, m->dim, dim, AXIS_TOK);
+    o.in[RECUR_KEYS] = test_recur_keys(b, x, key_heads, rows);
+    o.in[RECUR_STEPS] = test_recur_steps(b, x, heads, how == RECURS_BY_ROWS ? rows : 1, own);
+    o.in[RECUR_RATE] = test_rates(b, how == RECURS_BY_COLUMNS ? heads * rows : heads);
+    return test_linear(b, test_op(b, o, AXIS_TOK, dim), dim, m->dim, AXIS_TOK);
+}
+
 static ref test_mix(model_builder *b, ref x)
 {
+    if (b->m->recur && b->layer % 2 == 0) return test_recur(b, x);
     return b->m->only_taps || (b->m->taps && b->layer % 3 == 2) ? test_conv(b, x) : test_attention(b, x);
 }
 

@@ -494,6 +494,63 @@ static void slot_rules(void **unused)
     program_free(p);
 }
 
+static ref constant(program *p, const char *name, int64_t n)
+{
+    static const float values[32];
+    err e = {0};
+    tensor t = {.name = name, .kind = TENSOR_CONST, .rank = 1, .layer = -1, .dim = {n}, .data = values};
+    ref r = program_tensor(p, &t, &e);
+    assert_ok(e.code, &e);
+    return r;
+}
+
+/* RECUR: each row of `wrong` differs in one thing from what is accepted. */
+static void recurrence_rules(void **unused)
+{
+    (void)unused;
+    err e = {0};
+    program *p = small(1);
+    enum { HEADS = 4, KEYS = 2, WIDTH = 3, ROWS = 5, DIM = HEADS * WIDTH };
+    ref v = act(p, "v", AXIS_TOK, DIM, 0), out = act(p, "o", AXIS_TOK, DIM, 0),
+        keys = act(p, "k", AXIS_TOK, 2 * KEYS * ROWS, 0), steps = act(p, "s", AXIS_TOK, 2 * HEADS, 0),
+        rate = constant(p, "rate", HEADS), rows = constant(p, "rows", HEADS * ROWS);
+    for (int i = 1; i <= 2; i++)
+        assert_int_equal(
+            program_state(p, &(state){.kind = STATE_SLOT, .axis = AXIS_TOK, .slot_floats = ROWS * DIM}, &e), i);
+    assert_int_equal(
+        program_state(p, &(state){.kind = STATE_SLOT, .axis = AXIS_TOK, .slot_floats = ROWS * DIM + 1}, &e), 3);
+    op right = {.kind = OP_RECUR,
+                .state = 1,
+                .out = out,
+                .in = {v, keys, steps, rate},
+                .u.recur = {.heads = HEADS, .key_heads = KEYS, .delta = 1, .strength = RECUR_OWN}};
+    assert_ok(program_op(p, &right, &e), &e);
+    right.state = 2;
+    right.out = act(p, "p", AXIS_TOK, DIM, 0);
+    op wrong[15];
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) wrong[i] = right;
+    wrong[0].state = 3;
+    wrong[1].u.recur.heads = 5;
+    wrong[2].u.recur.key_heads = 3;
+    wrong[3].u.recur.key_heads = 0;
+    wrong[4].u.recur.head0 = 1;
+    wrong[5].u.recur.tiled = 2;
+    wrong[6].u.recur.delta = 2;
+    wrong[7].u.recur.strength = RECUR_STEP;
+    wrong[8].u.recur.strength = RECUR_STRENGTHS;
+    wrong[9].in[RECUR_STEPS] = 0;
+    wrong[10].in[RECUR_RATE] = v;
+    wrong[11].in[RECUR_RATE] = constant(p, "three", 3);
+    wrong[12].in[RECUR_KEYS] = v;
+    wrong[13].in[RECUR_V] = keys;
+    wrong[14].in[RECUR_STEPS] = act(p, "t", AXIS_TOK, 3 * HEADS, 0);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++, e = (err){0})
+        if (program_op(p, &wrong[i], &e) != ERR_SPEC) fail_msg("op %zu was accepted", i);
+    right.in[RECUR_RATE] = rows;
+    assert_ok(program_op(p, &right, &e), &e);
+    program_free(p);
+}
+
 /* ---- the op list: what follows from rows */
 
 static void set_param(op *o, const op_param *row, int v)
@@ -681,6 +738,7 @@ int main(void)
         cmocka_unit_test(shape_rules),
         cmocka_unit_test(expert_rules),
         cmocka_unit_test(slot_rules),
+        cmocka_unit_test(recurrence_rules),
         cmocka_unit_test(windows_make_groups),
         cmocka_unit_test(every_op_has_rows),
         cmocka_unit_test(every_parameter_counts),

@@ -115,6 +115,7 @@ static double act_double(act_kind fn, double x)
     case ACT_EXP_REST: return x < 0 ? expm1(x) - x : 0;
     case ACT_SIGMOID: return 1 / (1 + exp(-x));
     case ACT_TANH: return tanh(x);
+    case ACT_SOFTPLUS: return x > 30 ? x : log1p(exp(x));
     case ACT_NONE:
     case ACT_COUNT: break;
     }
@@ -671,7 +672,7 @@ static const char *const judged_in[OP_COUNT] = {
     [OP_DISPATCH] = "t_cpu_experts", [OP_GATHER] = "t_cpu_experts",   [OP_MATMUL_EXP] = "t_cpu_experts",
     [OP_SCATTER] = "t_cpu_experts",  [OP_POOL] = "t_cpu_kernels",     [OP_MATMUL_HEADS] = "t_cpu_experts",
     [OP_JOIN] = "t_cpu_experts",     [OP_CONV] = "t_cpu_conv",        [OP_COLUMNS] = "t_cpu_kernels",
-    [OP_COLL] = "t_plan_reduce",
+    [OP_RECUR] = "t_cpu_recur",      [OP_COLL] = "t_plan_reduce",
 };
 
 /* An op that is new needs a test: its row here names one, which makes such ops. */

@@ -72,6 +72,17 @@ static const model_shape shapes[] = {
      .gated = true,
      .biases = true,
      .type = DTYPE_BF16},
+#define RECURS(kind, width)                                                                                            \
+    {                                                                                                                  \
+        .layers = 3, .dim = 44, .heads = 4, .kv_heads = 2, .head_dim = width, .ffn = 60, .vocab = 41, .ctx = 256,      \
+        .recur = kind, .rope_dims = 12, .gated = true, .biases = true, .type = DTYPE_F32                               \
+    }
+    RECURS(RECURS_GROUPED, 12),
+    RECURS(RECURS_GROUPED, 32),
+    RECURS(RECURS_TILED, 32),
+    RECURS(RECURS_ONE_KEY, 48),
+    RECURS(RECURS_BY_ROWS, 16),
+    RECURS(RECURS_BY_COLUMNS, 14),
 };
 
 static float *collect(program *p, const trace_options *t)
@@ -149,6 +160,11 @@ static void learned_f32(void **unused) { (void)unused, check(&shapes[3], DTYPE_F
 static void convolutions_bf16(void **unused) { (void)unused, check(&shapes[4], DTYPE_F32); }
 
 /* Caches of codes: queries and weights become codes too, by the same blocks whatever shares the step. */
+static void recurrences(void **unused)
+{
+    (void)unused;
+    for (size_t i = 5; i < sizeof shapes / sizeof *shapes; i++) check(&shapes[i], DTYPE_F32);
+}
 static void rotary_q8(void **unused) { (void)unused, check(&shapes[0], DTYPE_Q8_B64); }
 static void windows_q4(void **unused) { (void)unused, check(&shapes[2], DTYPE_Q4_B32); }
 static void alibi_i16(void **unused) { (void)unused, check(&shapes[1], DTYPE_I16); }
@@ -185,16 +201,10 @@ static void sees_differences(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rotary_f32),
-                                       cmocka_unit_test(alibi_f16),
-                                       cmocka_unit_test(windows_bf16),
-                                       cmocka_unit_test(learned_f32),
-                                       cmocka_unit_test(rotary_q8),
-                                       cmocka_unit_test(windows_q4),
-                                       cmocka_unit_test(alibi_i16),
-                                       cmocka_unit_test(windows_i16),
-                                       cmocka_unit_test(sees_differences),
-                                       cmocka_unit_test(convolutions_bf16),
-                                       cmocka_unit_test(steps_can_be_done_twice)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rotary_f32),        cmocka_unit_test(alibi_f16),   cmocka_unit_test(windows_bf16),
+        cmocka_unit_test(learned_f32),       cmocka_unit_test(rotary_q8),   cmocka_unit_test(windows_q4),
+        cmocka_unit_test(alibi_i16),         cmocka_unit_test(windows_i16), cmocka_unit_test(sees_differences),
+        cmocka_unit_test(convolutions_bf16), cmocka_unit_test(recurrences), cmocka_unit_test(steps_can_be_done_twice)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

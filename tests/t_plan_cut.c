@@ -39,6 +39,16 @@ static const model_shape shapes[] = {
      .rope_dims = 16,
      .taps = 3,
      .type = DTYPE_F32},
+#define RECURS(kind)                                                                                                   \
+    {                                                                                                                  \
+        .layers = 2, .dim = 64, .heads = 8, .kv_heads = 4, .head_dim = 12, .ffn = 64, .vocab = 64, .ctx = 64,          \
+        .recur = kind, .type = DTYPE_F32                                                                               \
+    }
+    RECURS(RECURS_GROUPED),
+    RECURS(RECURS_TILED),
+    RECURS(RECURS_ONE_KEY),
+    RECURS(RECURS_BY_ROWS),
+    RECURS(RECURS_BY_COLUMNS),
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
@@ -131,6 +141,38 @@ static void ranks_agree(void **unused)
     }
 }
 
+/* Of a recurrence each rank has some value heads and their part of the slot, and no rank has one of another's. */
+static void recurrences_are_divided(void **unused)
+{
+    (void)unused;
+    static const double shares[] = {1, 3};
+    for (int i = 3; i < SHAPES; i++) {
+        program *p = random_model(&shapes[i], 4);
+        const cut_shape s = {.p = p, .op1 = p->n_op, .ranks = 2, .share = shares};
+        cut *c = cut_of(&s);
+        int heads[2] = {0}, all = 0;
+        int64_t floats[3] = {0};
+        for (uint32_t k = 0; k < p->n_op; k++)
+            if (p->ops[k].kind == OP_RECUR) {
+                all = p->ops[k].u.recur.heads;
+                floats[2] = p->states[p->ops[k].state].slot_floats;
+            }
+        for (int r = 0; r < 2; r++) {
+            const program *own = cut_program(c, r);
+            for (uint32_t k = 0; k < own->n_op; k++) {
+                if (own->ops[k].kind != OP_RECUR) continue;
+                heads[r] = own->ops[k].u.recur.heads;
+                floats[r] = own->states[own->ops[k].state].slot_floats;
+                assert_int_equal(own->ops[k].u.recur.head0, i == 4 ? r * heads[0] : 0);
+            }
+        }
+        assert_true(heads[0] > 0 && heads[1] > heads[0] && heads[0] + heads[1] == all);
+        assert_true(floats[0] * all == floats[2] * heads[0] && floats[0] + floats[1] == floats[2]);
+        cut_close(c);
+        program_free(p);
+    }
+}
+
 /* In a group that reduces there are two sums a layer, one where branches are parallel; biases change nothing. */
 static void branches_are_reduced_once(void **unused)
 {
@@ -175,6 +217,7 @@ static void short_of_memory(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_row_is_held), cmocka_unit_test(ranks_agree),
-                                       cmocka_unit_test(branches_are_reduced_once), cmocka_unit_test(short_of_memory)};
+                                       cmocka_unit_test(branches_are_reduced_once),
+                                       cmocka_unit_test(recurrences_are_divided), cmocka_unit_test(short_of_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

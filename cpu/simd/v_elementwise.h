@@ -29,6 +29,7 @@ INLINE v16 v16_act(act_kind fn, v16 x)
     }
     case ACT_SIGMOID: return v16_div(v16_all(1), v16_add(v16_all(1), v16_exp(v16_neg(x))));
     case ACT_TANH: return v16_tanh(x);
+    case ACT_SOFTPLUS: return v16_softplus(x);
     case ACT_NONE:
     case ACT_COUNT: break;
     }

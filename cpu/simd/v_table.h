@@ -13,6 +13,7 @@
 #include "cpu/simd/v_matmul_heads.h"
 #include "cpu/simd/v_norm.h"
 #include "cpu/simd/v_probe.h"
+#include "cpu/simd/v_recur.h"
 #include "cpu/simd/v_rope.h"
 #include "cpu/simd/v_scan.h"
 #include "cpu/simd/v_wire.h"
@@ -21,7 +22,7 @@
     [OP_NORM] = v_norm, [OP_QUANT] = v_quant, [OP_MATMUL] = v_matmul, [OP_ROPE] = v_rope, [OP_KV_PUT] = v_kv_put,      \
     [OP_ATTN] = v_attn, [OP_ACT] = v_act, [OP_MUL] = v_mul, [OP_ADD] = v_add, [OP_SCALE] = v_scale,                    \
     [OP_SOFTCAP] = v_softcap, [OP_CLAMP] = v_clamp, [OP_ROUTE] = v_route, [OP_MATMUL_EXP] = v_matmul_exp,              \
-    [OP_SCATTER] = v_scatter, [OP_MATMUL_HEADS] = v_matmul_heads, [OP_CONV] = v_conv
+    [OP_SCATTER] = v_scatter, [OP_MATMUL_HEADS] = v_matmul_heads, [OP_CONV] = v_conv, [OP_RECUR] = v_recur
 #if defined(__AVX512BF16__)
 #define V_INEXACT true
 #else

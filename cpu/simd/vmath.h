@@ -51,3 +51,11 @@ INLINE v16 v16_erf(v16 x)
     v16 large = v16_sub(v16_all(1), v16_exp(v16_neg(q)));
     return v16_pick(v16_less(a, v16_all(FM_ERF_SMALL)), small, v16_sign_of(large, x));
 }
+
+INLINE v16 v16_softplus(v16 x)
+{
+    v16 u = v16_exp(v16_neg(v16_abs(x))), z = v16_div(u, v16_add(v16_all(2), u)), w = v16_mul(z, z);
+    v16 p = v16_step(v16_step(v16_step(v16_all(FM_LOG_3), w, FM_LOG_2), w, FM_LOG_1), w, FM_LOG_0);
+    v16 l = v16_fma(v16_mul(z, w), p, z);
+    return v16_add(v16_max(x, v16_zero()), v16_add(l, l));
+}

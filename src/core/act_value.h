@@ -26,6 +26,7 @@ static inline float act_value(int fn, float x)
     }
     case ACT_SIGMOID: return fm_sigmoid(x);
     case ACT_TANH: return fm_tanh(x);
+    case ACT_SOFTPLUS: return fm_softplus(x);
     case ACT_NONE:
     case ACT_COUNT: break;
     }

@@ -32,6 +32,9 @@ static const char *const pool_name[POOL_COUNT] = {"first", "mean", "last"};
 static const char *const coll_name[COLL_COUNT] = {"gather", "owner", "reduce"};
 static const char *const above_name[] = {"no", "above"};
 static const char *const renorm_name[] = {"no", "renorm"};
+static const char *const tiled_name[] = {"grouped", "tiled"};
+static const char *const delta_name[] = {"no", "delta"};
+static const char *const strength_name[RECUR_STRENGTHS] = {"1", "step", "own"};
 static const char *const residual_name[] = {"no", "what they leave"};
 
 static bool has_groups(const op *o) { return o->u.route.groups != 0; }
@@ -87,6 +90,12 @@ const op_param op_params[] = {
     WORD(POOL, pool.how, " ", pool_name),
     INT(POOL, pool.skip, " skip=", UNLESS(0)),
     INT(JOIN, join.heads, " heads="),
+    INT(RECUR, recur.heads, " heads="),
+    INT(RECUR, recur.key_heads, " of key heads="),
+    WORD(RECUR, recur.tiled, " ", tiled_name, UNLESS(0)),
+    INT(RECUR, recur.head0, " from head=", SILENT(0)),
+    WORD(RECUR, recur.delta, " ", delta_name, UNLESS(0)),
+    WORD(RECUR, recur.strength, " strength=", strength_name),
     INT(COLUMNS, columns.from, " from="),
     WORD(COLL, coll.how, " ", coll_name),
     INT(COLL, coll.codes, " codes=", UNLESS(0)),
@@ -402,6 +411,39 @@ static const char *check_conv(shapes t)
     if (w->packed || weight_held_type(w) != DTYPE_F32) return "the weight must be held as float32";
     if (t.s->slot_floats != (taps - 1) * dim) return "the slot does not hold the rows before";
     return optional_vector(t.c, dim) ? NULL : "the bias does not fit";
+}
+
+/* Value heads share key heads in groups; tiled, of which some may be elsewhere, one after another. */
+static const char *check_recur_heads(const op *o)
+{
+    const int32_t heads = o->u.recur.heads, keys = o->u.recur.key_heads, tiled = o->u.recur.tiled;
+    if (heads < 1 || keys < 1 || (tiled != 0 && tiled != 1)) return "wrong numbers of heads";
+    if (!tiled && heads % keys) return "value heads are no multiple of key heads";
+    return o->u.recur.head0 < 0 || (!tiled && o->u.recur.head0) ? "only tiled heads count those before them" : NULL;
+}
+
+static const char *check_recur(shapes t)
+{
+    const tensor *rate = operand_of(t.p, t.o, RECUR_RATE);
+    const int64_t heads = t.o->u.recur.heads, columns = tensor_count(t.out);
+    const int strength = t.o->u.recur.strength;
+    const char *wrong = check_recur_heads(t.o);
+    if (wrong) return wrong;
+    if (!same_shape(t.a, t.out) || !same_rows(t.b, t.out)) return "input and output differ";
+    if (t.a->axis != t.s->axis) return "input has other rows than the state";
+    const int64_t all_keys = tensor_count(t.b), rows = all_keys / 2 / t.o->u.recur.key_heads;
+    if (columns % heads || rows < 1 || rows > RECUR_ROWS_MAX || all_keys != rows * 2 * t.o->u.recur.key_heads)
+        return "heads do not divide the rows, or the state has too many";
+    if (!rate || rate->kind == TENSOR_ACT || (!is_vector(rate, heads) && !is_vector(rate, heads * rows)))
+        return "needs a rate for each head, or one for each row of its state";
+    if (strength < RECUR_ONE || strength >= RECUR_STRENGTHS || (t.o->u.recur.delta != 0 && t.o->u.recur.delta != 1))
+        return "how strong?";
+    const int64_t steps = t.c ? tensor_count(t.c) : 0, own = strength == RECUR_OWN ? heads : 0;
+    if (t.c && !same_rows(t.c, t.out)) return "steps have other rows";
+    if (steps != own && steps != own + heads && steps != own + heads * rows) return "needs a step for each head";
+    if (t.c ? !steps : strength != RECUR_ONE) return "needs steps";
+    if (strength == RECUR_STEP && steps != heads) return "needs one step for each head";
+    return t.s->slot_floats == rows * columns ? NULL : "the slot does not hold the state";
 }
 
 static const char *check_columns(shapes t)

@@ -65,6 +65,12 @@ enum {
     X(CONV, conv, OPF_RECURRENT,                                                                                       \
       "out[r,c] = [bias in2[c] +] sum over taps t of weight in1[t,c] * in0[r - (taps - 1) + t,c], rows of the "        \
       "sequence; those before the step are in its slot")                                                               \
+    X(RECUR, recur, OPF_RECURRENT | OPF_HEAVY | OPF_FOUR,                                                              \
+      "out = queries of in1 times a state, rows by columns, which decays by exp(rate in3 * step of in2) and then "     \
+      "takes "                                                                                                         \
+      "up in0 by the keys of in1 [delta: less what they find there], as strong as in2 says; heads of in0 and in2 "     \
+      "share "                                                                                                         \
+      "key heads of in1; the state is in its slot")                                                                    \
     X(COLUMNS, columns, 0, "out = the columns of in0 from column `from` on, as many as out has")
 #define OP_LIST(X)                                                                                                     \
     KERNEL_LIST(X)                                                                                                     \
@@ -92,7 +98,8 @@ typedef enum op_kind {
     X(RELU2, "relu2", "max(x, 0)^2")                                                                                   \
     X(EXP_REST, "exp.rest", "exp(m) - 1 - m, m = min(x, 0)")                                                           \
     X(SIGMOID, "sigmoid", "1 / (1 + exp(-x))")                                                                         \
-    X(TANH, "tanh", "tanh(x)")
+    X(TANH, "tanh", "tanh(x)")                                                                                         \
+    X(SOFTPLUS, "softplus", "log(1 + exp(x))")
 
 typedef enum act_kind {
 #define X(id, name, doc) ACT_##id,
@@ -137,6 +144,12 @@ extern const char *const score_name[SCORE_COUNT];
  * the row to which the expert of that rank of token row r went. */
 enum { DISPATCH_ROW, DISPATCH_EXPERT, DISPATCH_SLOT, DISPATCH_COLS };
 enum { EXPERTS_MAX = 1024 };
+/* in[] of RECUR. Of each key head a query, then its key; of each value head a step, or one for each row of the state,
+ * then the strength where that is OWN (0: all steps are 1); of each value head a rate, or one for each row. Strength:
+ * ONE; STEP: the step, of which there is one; OWN: a number of its own. */
+enum { RECUR_V, RECUR_KEYS, RECUR_STEPS, RECUR_RATE };
+enum { RECUR_ONE, RECUR_STEP, RECUR_OWN, RECUR_STRENGTHS };
+enum { RECUR_ROWS_MAX = 1024 }; /* of a state */
 
 typedef uint32_t ref; /* index of a tensor in its program; 0 = none */
 
@@ -177,6 +190,11 @@ typedef struct op {
         struct { int32_t experts, used, first; } dispatch;  /* those here; of a row; experts before them */
         struct { int32_t how, skip; } pool; /* POOL_*; LAST: of the rows whose token is not skip - 1 (0: of all) */
         struct { int32_t heads; } join;
+        struct {
+            int32_t heads, key_heads; /* of values, here; of keys: head p has p / (heads / key_heads) */
+            int32_t tiled, head0;     /* 1: key head (head0 + p) % key_heads, head0 value heads being before these */
+            int32_t delta, strength;  /* 1: the delta rule; RECUR_* */
+        } recur;
         struct { int32_t from; } columns;
         struct { int32_t how, codes, left; } coll;          /* COLL_*; block of codes that may travel instead, or 0;
                                                                1: only others want the result, which has no memory */

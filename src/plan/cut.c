@@ -204,6 +204,7 @@ static weight_range window_of(const program *p, ref t, uint8_t take, cut_range o
     switch (take) {
     case TAKE_COLUMNS:
         return (weight_range){.rows = n, .run = n, .stride = n, .col0 = out.from, .cols = cut_length(out)};
+    case TAKE_HEADS: return (weight_range){.row0 = out.from * n / width, .rows = cut_length(out) * n / width};
     case TAKE_PARTS:
         return (weight_range){.row0 = out.from,
                               .rows = cut_length(out),
@@ -244,6 +245,14 @@ static cut_range makes(const cut *c, int rank, const op *o)
     return o->kind == OP_KV_PUT ? cut_state_heads(c->b, rank, o->state) : cut_columns(c->b, rank, o->out);
 }
 
+static void divide_recur(op *o, cut_range out, int64_t width)
+{
+    const int64_t heads = o->u.recur.heads;
+    if (cut_by_keys(o)) o->u.recur.key_heads = (int32_t)(cut_length(out) * o->u.recur.key_heads / width);
+    if (o->u.recur.tiled) o->u.recur.head0 += (int32_t)(out.from * heads / width);
+    o->u.recur.heads = (int32_t)(cut_length(out) * heads / width);
+}
+
 /* Parameters and state of an op on some columns. */
 static void divide_op(const cut *c, int rank, op *o, cut_range out)
 {
@@ -252,6 +261,7 @@ static void divide_op(const cut *c, int rank, op *o, cut_range out)
     if (o->kind == OP_KV_PUT) s->heads = (int32_t)cut_length(out);
     if (op_is(o, OPF_SLOT)) s->slot_floats = s->slot_floats / cut_width(p, o->out) * cut_length(out);
     if (o->kind == OP_JOIN) o->u.join.heads = (int32_t)(cut_length(out) * o->u.join.heads / cut_width(p, o->out));
+    if (o->kind == OP_RECUR) divide_recur(o, out, cut_width(p, o->out));
     if (o->kind != OP_ATTN) return;
     const int32_t heads = o->u.attn.heads, kv = p->states[o->state].heads;
     const int32_t head0 = (int32_t)(out.from * heads / cut_width(p, o->out));
@@ -279,6 +289,7 @@ static ref operand_on_rank(cut *c, int rank, const op *o, int k, uint8_t take, c
         break;
     }
     case TAKE_VECTOR:
+    case TAKE_HEADS:
     case TAKE_ROWS:
     case TAKE_PARTS:
     case TAKE_COLUMNS: break;

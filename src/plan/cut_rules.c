@@ -31,6 +31,7 @@ cut_rule cut_rule_of(const program *p, const op *o)
         if (!o->in[k]) r.in[k] = TAKE_NOTHING;
         if (r.in[k] == TAKE_BESIDE) r.in[k] = beside(p, o, o->in[k]);
         if (r.in[k] == TAKE_BUCKETS && o->u.attn.bias != BIAS_BUCKETS) r.in[k] = TAKE_VECTOR;
+        if (r.in[k] == TAKE_KEYS) r.in[k] = cut_by_keys(o) ? TAKE_ALIKE : TAKE_WHOLE;
         if (r.in[k] == TAKE_OWNED && (o->u.embed.by != EMBED_BY_TOKEN || t->kind != TENSOR_WEIGHT)) r.in[k] = TAKE_ALL;
         if (r.in[k] == TAKE_VECTOR && o->kind == OP_NORM && tensor_count(t) == o->u.norm.width) r.in[k] = TAKE_ALL;
         if (!whole) continue;

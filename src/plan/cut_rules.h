@@ -27,8 +27,14 @@ enum {
     TAKE_PARTS,   /* matrix: the parts of its heads */
     TAKE_COLUMNS, /* matrix: its columns */
     TAKE_BUCKETS, /* values [bucket][head]: those of its heads */
+    TAKE_KEYS,    /* activation: the key heads of its columns; tiled, or of one key head, whole rows */
+    TAKE_HEADS,   /* equal runs of values, one for each head */
     TAKE_OWNED,   /* table: some rows of it; the others come from other ranks */
 };
+
+/* Heads of RECUR that stay together: value heads with one key head, or tiled ones each for itself. */
+static inline bool cut_by_keys(const op *o) { return !o->u.recur.tiled && o->u.recur.key_heads > 1; }
+static inline int64_t cut_recur_heads(const op *o) { return cut_by_keys(o) ? o->u.recur.key_heads : o->u.recur.heads; }
 
 /* X(ID, result, in0, in1, in2, in3, heads: equal groups of columns that stay together, as an expression of p and o; 0:
  * any column may be cut from any other) */
@@ -56,6 +62,7 @@ enum {
     X(MATMUL_HEADS, ALIKE, ALIKE, PARTS, NOTHING, NOTHING, p->weights[p->tensors[o->in[1]].weight].parts)              \
     X(JOIN, ALIKE, ALIKE, ALIKE, NOTHING, NOTHING, o->u.join.heads)                                                    \
     X(CONV, ALIKE, ALIKE, COLUMNS, VECTOR, NOTHING, 0)                                                                 \
+    X(RECUR, ALIKE, ALIKE, KEYS, ALIKE, HEADS, cut_recur_heads(o))                                                     \
     X(COLUMNS, WHOLE, WHOLE, NOTHING, NOTHING, NOTHING, 0)                                                             \
     X(COLL, WHOLE, WHOLE, NOTHING, NOTHING, NOTHING, 0)
 

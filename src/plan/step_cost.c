@@ -64,6 +64,14 @@ static void add_attention(step_cost *c, const program *p, const op *o, const ste
     }
 }
 
+/* A slot is read and written; of a recurrence, each row multiplies all of it by four numbers, or by three. */
+static void add_slot(step_cost *c, const program *p, const op *o, const step *st)
+{
+    const double floats = (double)p->states[o->state].slot_floats;
+    c->kv_bytes += 2.0 * sizeof(float) * floats * st->n_seq;
+    if (o->kind == OP_RECUR) c->flops += (o->u.recur.delta ? 8 : 6) * floats * st->n[AXIS_TOK];
+}
+
 void step_cost_add(step_cost *c, const program *p, uint32_t op0, uint32_t op1, const step *st, dtype k_type,
                    dtype v_type)
 {
@@ -73,8 +81,7 @@ void step_cost_add(step_cost *c, const program *p, uint32_t op0, uint32_t op1, c
         const double rows = st->n[p->tensors[o->out].axis];
         if (op_is(o, OPF_MATRIX))
             *(p->tensors[o->in[0]].block ? &c->int8_ops : &c->flops) += 2 * rows * (double)program_row_products(p, o);
-        else if (op_is(o, OPF_SLOT)) /* read and written */
-            c->kv_bytes += 2.0 * sizeof(float) * (double)p->states[o->state].slot_floats * st->n_seq;
+        else if (op_is(o, OPF_SLOT)) add_slot(c, p, o, st);
         else if (o->kind == OP_ATTN)
             add_attention(c, p, o, st, (double)kv_page_bytes(&p->states[o->state], k_type, v_type) / PAGE_TOKENS);
     }

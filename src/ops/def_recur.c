@@ -1,0 +1,48 @@
+/* def_recur.c - reference of RECUR: a linear recurrence whose state decays, with the delta rule or without; as in gated
+ * delta networks (arXiv 2412.06464), KDA (2510.26692), lightning attention (2401.04658), Mamba 2 (2405.21060) and
+ * Mamba 1 (2312.00752).
+ *
+ * Columns do not depend on each other. Each goes token by token, and in each token over the rows of its state in
+ * ascending order, in float32; what the delta rule takes off is summed with keys that have decayed, so that the decay
+ * of a row is multiplied once for all columns of a head. So nothing depends on how a sequence is divided into steps. */
+#include "ops/recur_rows.h"
+
+#include "base/fmath.h"
+
+#include <math.h>
+
+/* Row i of the sequence in column c; state: the column's in the slot that is written, was: in the one that is read, or
+ * NULL: zeros. */
+GPU_CODE static void token(const recur_seq *s, int64_t i, int64_t c, const float *was, float *kept)
+{
+    const int64_t head = c / s->width, next = recur_together(s->dim, c);
+    const float *q = recur_query(s, i, head), *k = q + s->rows, *by = recur_step(s, i, head);
+    const float *rate = s->rate + head * s->rates;
+    const bool one = s->steps <= 1 && s->rates == 1;
+    float decay = fm_exp(recur_exponent(s, rate, by, 0)), v = s->v[i * s->dim + c], seen = 0, sum = 0;
+    for (int64_t r = 0; r < s->rows && s->delta; r++) {
+        if (!one) decay = fm_exp(recur_exponent(s, rate, by, r));
+        seen = fmaf(was ? was[r * next] : 0, decay * k[r], seen);
+    }
+    const float u = recur_strength(s, by) * (s->delta ? v - seen : v);
+    for (int64_t r = 0; r < s->rows; r++) {
+        if (!one) decay = fm_exp(recur_exponent(s, rate, by, r));
+        kept[r * next] = fmaf(k[r], u, decay * (was ? was[r * next] : 0));
+        sum = fmaf(kept[r * next], q[r], sum);
+    }
+    s->y[i * s->dim + c] = sum;
+}
+
+GPU_CODE void def_recur(const run *r, const op *o, int worker, int workers)
+{
+    int64_t from, to;
+    run_share(arg_dim(r, o->out), 1, worker, workers, &from, &to);
+    for (int32_t k = 0; k < r->st->n_seq; k++) {
+        const recur_seq s = recur_seq_of(r, o, k);
+        for (int64_t c = from; c < to; c++) {
+            const int64_t at = recur_place(s.dim, s.rows, 0, c), next = recur_together(s.dim, c);
+            for (int64_t i = 0; i < s.n; i++) token(&s, i, c, i ? s.kept + at : s.was ? s.was + at : NULL, s.kept + at);
+            for (int64_t j = 0; j < s.rows && !s.n; j++) s.kept[at + j * next] = s.was ? s.was[at + j * next] : 0;
+        }
+    }
+}

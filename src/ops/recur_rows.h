@@ -1,0 +1,101 @@
+/* recur_rows.h - what RECUR works on: its operands of a sequence, and where the numbers of its slot lie.
+ *
+ * A slot holds a state of `rows` numbers for each column. Sixteen columns lie together, row after row, the last ones
+ * closer if they are fewer: so a worker reads what it needs from one end to the other, and no two rows of it compete
+ * for a line of the cache. */
+#pragma once
+#include "ops/run.h"
+
+#include <string.h>
+
+/* A step's sequence, and the shapes of the op. */
+typedef struct recur_seq {
+    const float *v;    /* [n, heads, width] */
+    const float *keys; /* [n, key_heads, 2, rows]: a query, then a key */
+    const float
+        *step; /* [n, heads, per_head]: steps, then the strength if it is a number of its own; NULL: steps of 1 */
+    const float *rate;                               /* [heads, rates] */
+    float *y;                                        /* [n, heads, width] */
+    const float *was;                                /* the slot that it reads; NULL: it begins */
+    float *kept;                                     /* the slot that it writes */
+    int64_t n, dim, rows, width, key_heads, per_key; /* value heads of a key head */
+    int64_t per_head, steps, rates;                  /* steps: 0, 1 or rows; rates: 1 or rows */
+    int64_t head0;                                   /* value heads before the first one here */
+    int strength;
+    bool delta, tiled;
+} recur_seq;
+
+static inline recur_seq recur_seq_of(const run *r, const op *o, int32_t seq)
+{
+    const step *st = r->st;
+    const slot_store *slots = &r->slots[o->state];
+    const int64_t row = st->tok.seq_row[seq], n = st->tok.seq_row[seq + 1] - row;
+    const int64_t dim = arg_dim(r, o->out), keys = arg_dim(r, o->in[1]), heads = o->u.recur.heads;
+    const int64_t steps = o->in[2] ? arg_dim(r, o->in[2]) : 0;
+    recur_seq s = {.v = arg_at(r, o->in[0]) + row * dim,
+                   .keys = arg_at(r, o->in[1]) + row * keys,
+                   .step = o->in[2] ? arg_at(r, o->in[2]) + row * steps : NULL,
+                   .rate = arg_at(r, o->in[3]),
+                   .y = arg_at(r, o->out) + row * dim,
+                   .was = st->tok.seq_len[seq] > n ? slot_at(slots, st->slot_read[seq]) : NULL,
+                   .kept = slot_at(slots, st->slot_write[seq]),
+                   .n = n,
+                   .dim = dim,
+                   .rows = keys / 2 / o->u.recur.key_heads,
+                   .width = dim / heads,
+                   .key_heads = o->u.recur.key_heads,
+                   .per_key = heads / o->u.recur.key_heads,
+                   .per_head = steps / heads,
+                   .rates = arg_dim(r, o->in[3]) / heads,
+                   .head0 = o->u.recur.head0,
+                   .strength = o->u.recur.strength,
+                   .delta = o->u.recur.delta != 0,
+                   .tiled = o->u.recur.tiled != 0};
+    s.steps = s.per_head - (s.strength == RECUR_OWN);
+    return s;
+}
+
+/* Columns that lie together with column c; where row r of column c lies in a slot, the next row being as many floats
+ * behind it. */
+static inline int64_t recur_together(int64_t dim, int64_t c)
+{
+    return dim - c / LANES * LANES < LANES ? dim % LANES : LANES;
+}
+static inline int64_t recur_place(int64_t dim, int64_t rows, int64_t r, int64_t c)
+{
+    return c / LANES * LANES * rows + r * recur_together(dim, c) + c % LANES;
+}
+
+/* The query of a value head in row i of the sequence; its key follows. */
+static inline const float *recur_query(const recur_seq *s, int64_t i, int64_t head)
+{
+    const int64_t key = s->tiled ? (s->head0 + head) % s->key_heads : head / s->per_key;
+    return s->keys + (i * s->key_heads + key) * 2 * s->rows;
+}
+
+/* The steps of a value head in row i; NULL: it has none. */
+static inline const float *recur_step(const recur_seq *s, int64_t i, int64_t head)
+{
+    return s->per_head ? s->step + (i * (s->dim / s->width) + head) * s->per_head : NULL;
+}
+
+static inline float recur_strength(const recur_seq *s, const float *by)
+{
+    return s->strength == RECUR_OWN ? by[s->steps] : s->strength == RECUR_STEP ? by[0] : 1.0f;
+}
+
+/* What the decay of row r of the state is the exponential of. */
+static inline float recur_exponent(const recur_seq *s, const float *rate, const float *by, int64_t r)
+{
+    return rate[s->rates > 1 ? r : 0] * (s->steps ? by[s->steps > 1 ? r : 0] : 1.0f);
+}
+
+/* A step without rows of the sequence passes on its columns from … to - 1; `from` is a multiple of LANES. */
+static inline void recur_pass_on(const recur_seq *s, int64_t from, int64_t to)
+{
+    float *kept = s->kept + from * s->rows;
+    const size_t bytes = (size_t)((to - from) * s->rows) * sizeof *kept;
+    if (s->n || to <= from) return;
+    if (s->was) memcpy(kept, s->was + from * s->rows, bytes);
+    else memset(kept, 0, bytes);
+}

@@ -1,0 +1,203 @@
+/* t_cpu_recur.c - RECUR: every instruction set against the reference, bit for bit, slots included; the reference
+ * against double precision, written as papers do, for five recurrences; a sequence in any chunks gives the same rows
+ * and the same slot. */
+#include "rig.h"
+
+#include "ops/recur_rows.h"
+
+typedef struct recur_case {
+    const char *what;
+    int rows, heads, width, key_heads; /* of the state; value heads and their width */
+    int step, rate;                    /* numbers a head: 0 (steps of 1), 1 or rows; 1 or rows */
+    int strength;                      /* RECUR_* */
+    bool delta, tiled;
+    int head0;
+    int n_seq, seq_rows[4], last[4];
+} recur_case;
+
+#define SEQS .n_seq = 3, .seq_rows = {7, 1, 30}, .last = {6, 2, 70}
+#define TEXT .n_seq = 1, .seq_rows = {1}, .last = {40}
+static const recur_case cases[] = {
+    {"gated delta", 128, 4, 128, 2, 1, 1, RECUR_OWN, true, SEQS},
+    {"gated delta, one row", 128, 4, 128, 2, 1, 1, RECUR_OWN, true, TEXT},
+    {"gated delta, tiled", 16, 6, 32, 2, 1, 1, RECUR_OWN, true, .tiled = true, SEQS},
+    {"gated delta, tiled, later heads", 16, 3, 32, 2, 1, 1, RECUR_OWN, true, .tiled = true, .head0 = 3, SEQS},
+    {"gated delta, odd widths", 11, 6, 13, 3, 1, 1, RECUR_OWN, true, SEQS},
+    {"gated delta, one column", 5, 3, 1, 3, 1, 1, RECUR_OWN, true, SEQS},
+    {"gated delta, 80 columns", 24, 2, 80, 1, 1, 1, RECUR_OWN, true, SEQS},
+    {"KDA", 32, 3, 48, 3, 32, 1, RECUR_OWN, true, SEQS},
+    {"KDA, odd widths", 9, 2, 20, 2, 9, 1, RECUR_OWN, true, SEQS},
+    {"lightning", 64, 3, 64, 3, 0, 1, RECUR_ONE, false, SEQS},
+    {"lightning, odd widths", 10, 2, 7, 2, 0, 1, RECUR_ONE, false, TEXT},
+    {"Mamba 2", 128, 8, 64, 1, 1, 1, RECUR_STEP, false, SEQS},
+    {"Mamba 2, groups", 16, 8, 16, 4, 1, 1, RECUR_STEP, false, SEQS},
+    {"Mamba 1", 16, 100, 1, 1, 1, 16, RECUR_STEP, false, SEQS},
+    {"Mamba 1, one row", 7, 33, 1, 1, 1, 7, RECUR_STEP, false, TEXT},
+    {"one row", 1, 2, 16, 1, 1, 1, RECUR_OWN, false, SEQS},
+};
+
+static int of_head(const recur_case *c) { return c->step + (c->strength == RECUR_OWN); }
+
+static int64_t floats_of(const recur_case *c) { return (int64_t)c->rows * c->heads * c->width; }
+
+static op recur_op(rig *g, const recur_case *c)
+{
+    op o = {.kind = OP_RECUR,
+            .in = {rig_act(g, (int64_t)c->heads * c->width), rig_act(g, (int64_t)2 * c->rows * c->key_heads)},
+            .u.recur = {.heads = c->heads,
+                        .key_heads = c->key_heads,
+                        .tiled = c->tiled,
+                        .head0 = c->head0,
+                        .delta = c->delta,
+                        .strength = c->strength}};
+    if (of_head(c)) o.in[2] = rig_act(g, (int64_t)c->heads * of_head(c));
+    o.in[3] = rig_const(g, (int64_t)c->heads * c->rate);
+    /* the step and the strength above zero, the rate below */
+    for (int64_t i = 0; o.in[2] && i < (int64_t)g->st.n[AXIS_TOK] * c->heads * of_head(c); i++)
+        rig_at(g, o.in[2])[i] = 0.05f + 0.3f * fabsf(rig_at(g, o.in[2])[i]);
+    for (int64_t i = 0; i < (int64_t)c->heads * c->rate; i++)
+        ((float *)g->t[o.in[3]].data)[i] = -0.1f - fabsf(g->t[o.in[3]].data[i]);
+    for (int64_t i = 0; i < (int64_t)g->st.n[AXIS_TOK] * 2 * c->rows * c->key_heads; i++)
+        rig_at(g, o.in[1])[i] /= sqrtf((float)c->rows);
+    o.out = rig_act(g, (int64_t)c->heads * c->width);
+    return o;
+}
+
+static const float *row_of(rig *g, ref t, int row) { return rig_at(g, t) + row * tensor_count(&g->t[t]); }
+
+/* One column of one sequence in double precision: its outputs, and the state that is left. was: NULL, it begins. */
+static void recur_double(rig *g, const recur_case *c, const op *o, int seq, int col, const float *was, double *y,
+                         double *kept)
+{
+    const int head = col / c->width, per = c->heads / c->key_heads;
+    const int key = c->tiled ? (head + c->head0) % c->key_heads : head / per;
+    const float *rate = g->t[o->in[3]].data + head * c->rate;
+    for (int r = 0; r < c->rows; r++)
+        kept[r] = was ? was[recur_place((int64_t)c->heads * c->width, c->rows, r, col)] : 0;
+    for (int i = 0; i < c->seq_rows[seq]; i++) {
+        const int row = g->seq_row[seq] + i;
+        const float *q = row_of(g, o->in[1], row) + key * 2 * c->rows, *k = q + c->rows;
+        const float *by = o->in[2] ? row_of(g, o->in[2], row) + head * of_head(c) : NULL;
+        double v = row_of(g, o->in[0], row)[col], seen = 0, sum = 0;
+        for (int r = 0; r < c->rows; r++) {
+            const double times = c->step ? by[c->step > 1 ? r : 0] : 1;
+            kept[r] *= exp(times * rate[c->rate > 1 ? r : 0]);
+            seen += kept[r] * k[r];
+        }
+        if (c->delta) v -= seen;
+        v *= c->strength == RECUR_OWN ? by[c->step] : c->strength == RECUR_STEP ? by[0] : 1;
+        for (int r = 0; r < c->rows; r++) {
+            kept[r] += k[r] * v;
+            sum += kept[r] * q[r];
+        }
+        y[i] = sum;
+    }
+}
+
+static void equals_double(rig *g, const recur_case *c, const op *o)
+{
+    const int dim = c->heads * c->width;
+    double *y = mem_array(RIG_ROWS, sizeof *y), *kept = mem_array((size_t)c->rows, sizeof *kept);
+    assert_true(y && kept);
+    for (int s = 0; s < c->n_seq; s++)
+        for (int col = 0; col < dim; col++) {
+            const bool begins = g->seq_len[s] == c->seq_rows[s];
+            recur_double(g, c, o, s, col, begins ? NULL : slot_at(g->slots, g->slot_read[s]), y, kept);
+            for (int i = 0; i < c->seq_rows[s]; i++) {
+                const float got = row_of(g, o->out, g->seq_row[s] + i)[col];
+                if (!(fabs(got - y[i]) <= 2e-5 * (1 + fabs(y[i]))))
+                    fail_msg("%s: sequence %d, row %d, column %d: %g, not %g", c->what, s, i, col, (double)got, y[i]);
+            }
+            for (int r = 0; r < c->rows; r++) {
+                const float got = slot_at(g->slots, g->slot_write[s])[recur_place(dim, c->rows, r, col)];
+                if (!(fabs(got - kept[r]) <= 2e-5 * (1 + fabs(kept[r]))))
+                    fail_msg("%s: slot of sequence %d, row %d, column %d: %g, not %g", c->what, s, r, col, (double)got,
+                             kept[r]);
+            }
+        }
+    mem_free(y);
+    mem_free(kept);
+}
+
+static void equals_the_reference(void **unused)
+{
+    (void)unused;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const recur_case *c = &cases[i];
+        rig g;
+        rig_open(&g, 1 << 20);
+        rig_sequences(&g, c->n_seq, c->seq_rows, c->last);
+        rig_slots(&g, (int)floats_of(c), 8);
+        op o = recur_op(&g, c);
+        rig_same(&g, &o, c->what);
+        rig_run(&g, cpu_kernels_named("c"), 1, &o); /* a second time: nothing that it reads has changed */
+        equals_double(&g, c, &o);
+        rig_close(&g);
+    }
+}
+
+/* A sequence of LENGTH rows in chunks, the slots of noise at first and alternating: its rows, then the last slot. */
+enum { LENGTH = 23, RESULT = LENGTH * 400 + 40000 };
+
+static void in_chunks(const recur_case *c, int chunk, float result[RESULT])
+{
+    rig g;
+    const int dim = c->heads * c->width;
+    int n = LENGTH;
+    float *from[3];
+    rig_seed = 7;
+    rig_open(&g, 400000);
+    rig_sequences(&g, 1, &n, (int[]){LENGTH - 1});
+    rig_slots(&g, (int)floats_of(c), 2);
+    op o = recur_op(&g, c);
+    assert_true(LENGTH * dim + floats_of(c) <= RESULT);
+    for (int k = 0; k < 3; k++) {
+        const size_t floats = (size_t)LENGTH * (size_t)tensor_count(&g.t[o.in[k]]);
+        from[k] = mem_array(floats + 1, sizeof *from[k]);
+        assert_non_null(from[k]);
+        if (o.in[k]) memcpy(from[k], rig_at(&g, o.in[k]), floats * sizeof *from[k]);
+    }
+    for (int at = 0; at < LENGTH; at += n) {
+        n = LENGTH - at < chunk ? LENGTH - at : chunk;
+        rig_sequences(&g, 1, &n, (int[]){at + n - 1});
+        for (int k = 0; k < 3; k++) {
+            const int64_t width = tensor_count(&g.t[o.in[k]]);
+            if (o.in[k]) memcpy(rig_at(&g, o.in[k]), from[k] + at * width, (size_t)(n * width) * sizeof *from[k]);
+        }
+        rig_run(&g, cpu_kernels(cpu_features(), false), 2, &o);
+        memcpy(result + at * dim, rig_at(&g, o.out), (size_t)(n * dim) * sizeof *result);
+        int32_t written = g.slot_write[0];
+        g.slot_write[0] = g.slot_read[0];
+        g.slot_read[0] = written;
+    }
+    memcpy(result + LENGTH * dim, slot_at(g.slots, g.slot_read[0]), (size_t)floats_of(c) * sizeof *result);
+    for (int k = 0; k < 3; k++) mem_free(from[k]);
+    rig_close(&g);
+}
+
+static void chunks_change_nothing(void **unused)
+{
+    (void)unused;
+    static const recur_case chunked[] = {
+        {"gated delta", 64, 4, 64, 2, 1, 1, RECUR_OWN, true, TEXT},
+        {"KDA", 32, 3, 48, 3, 32, 1, RECUR_OWN, true, TEXT},
+        {"lightning", 64, 3, 64, 3, 0, 1, RECUR_ONE, false, TEXT},
+        {"Mamba 2", 128, 4, 64, 1, 1, 1, RECUR_STEP, false, TEXT},
+        {"Mamba 1", 16, 100, 1, 1, 1, 16, RECUR_STEP, false, TEXT},
+        {"odd widths", 11, 6, 13, 3, 1, 1, RECUR_OWN, true, TEXT},
+    };
+    static float want[RESULT], got[RESULT];
+    for (size_t i = 0; i < sizeof chunked / sizeof *chunked; i++) {
+        in_chunks(&chunked[i], LENGTH, want);
+        for (int chunk = 1; chunk < LENGTH; chunk++) {
+            in_chunks(&chunked[i], chunk, got);
+            if (memcmp(want, got, sizeof want)) fail_msg("%s: other bits in chunks of %d", chunked[i].what, chunk);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(equals_the_reference), cmocka_unit_test(chunks_change_nothing)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
