@@ -168,17 +168,15 @@ $(BUILD)/gen/%.$(1).ptx: cuda/%.cu $(BUILD)/nvcc
 	$$(Q)$$(NVCC) -ptx -arch=$(1) $$(NVCC_FLAGS) -MMD -MP -MT $$@ -MF $$@.d -o $$@.new $$< && mv $$@.new $$@
 endef
 $(foreach arch,$(CUDA_PTX) compute_90a,$(eval $(call ptx,$(arch))))
+# Beside machine code lies what ptxas says of registers, which t_cuda_budget judges.
 define cubin
-$(BUILD)/gen/%.$(1).cubin: $(BUILD)/gen/%.$(CUDA_PTX).ptx
+$(BUILD)/gen/$(2).$(1).cubin: $(BUILD)/gen/$(2).$(3).ptx
 	$$(call say,PTXAS,$$@)
-	$$(Q)$$(NVCC) -cubin -arch=$(1) -o $$@.new $$< && mv $$@.new $$@
+	$$(Q)$$(NVCC) -cubin -arch=$(1) -Xptxas -v -o $$@.new $$< 2>$$@.log || { cat $$@.log; exit 1; }
+	$$(Q)mv $$@.new $$@
 endef
-$(foreach arch,$(CUDA_KINDS),$(eval $(call cubin,$(arch))))
-# Beside it lies what ptxas says of registers, which t_cuda_wgmma judges.
-$(BUILD)/gen/wgmma.sm_90a.cubin: $(BUILD)/gen/wgmma.compute_90a.ptx
-	$(call say,PTXAS,$@)
-	$(Q)$(NVCC) -cubin -arch=sm_90a -Xptxas -v -o $@.new $< 2>$@.log || { cat $@.log; exit 1; }
-	$(Q)mv $@.new $@
+$(foreach arch,$(CUDA_KINDS),$(eval $(call cubin,$(arch),%,$(CUDA_PTX))))
+$(eval $(call cubin,sm_90a,wgmma,compute_90a))
 $(BUILD)/gen/%.gz: $(BUILD)/gen/%
 	$(Q)gzip -9nc $< >$@.new && mv $@.new $@
 

@@ -52,8 +52,7 @@ static bool has_floats(const cuda_weights *w)
     return floats > packed;
 }
 
-/* An image of their own: cuda_wide_weights has a stack of 2.8 KB a thread, for which a driver may keep memory of the
- * device as soon as it is loaded. */
+/* An image of their own: few runs need one. */
 static int load_kernels(cuda_weights *w, err *e)
 {
     int rc = cuda_load_image(&w->q, "wide", &w->wide, e);
@@ -140,7 +139,7 @@ static int multiply_strips(cuda_device *d, const held_weight *w, const blas_prod
         p.w = d->wide.strip;
         p.n = a.rows;
         p.y += (uint64_t)n * sizeof(float);
-        const int each = panel_format_of(w->type)->span;
+        const int each = panel_format_of(w->type)->block;
         rc = cuda_launch(&d->q, d->w->kernels.wide_weights, a.rows * cuda_blocks(w->cols, each), WIDE_THREADS,
                          (void *[]){&a}, e);
         if (!rc) rc = blas_multiply(d->w->blas, d->wide.handle, &p, e);

@@ -1,17 +1,19 @@
 /* embed.cuh - EMBED: rows of a table of floats or panels. */
 #pragma once
 #include "cuda/cuda_args.h"
+#include "cuda/span_place.cuh"
 
-/* Row n of panels: a thread takes a span. */
+/* Row n of panels: a thread takes a block of weights. */
 __device__ void embed_panels(const held_weight *w, int64_t n, float *to)
 {
     const panel_format *f = panel_format_of(w->type);
     const uint8_t *panel = w->data + (uint64_t)(n / PANEL_ROWS) * w->stride;
-    const int64_t spans = (w->cols + f->span - 1) / f->span;
-    for (int64_t s = threadIdx.x; s < spans; s += ROW_THREADS) {
-        const int64_t k = s * f->span, left = w->cols - k;
-        const uint64_t before = (uint64_t)s * (uint64_t)(f->span / PANEL_K * f->code_lines + f->tail_lines) * PANEL_LINE;
-        panel_row(w->type, panel + before, (int)(n % PANEL_ROWS), left < f->span ? left : f->span, to + k);
+    const int r = (int)(n % PANEL_ROWS);
+    for (int64_t k = (int64_t)threadIdx.x * f->block; k < w->cols; k += (int64_t)ROW_THREADS * f->block) {
+        const span_place at = span_of(f, panel, w->cols, k);
+        const panel_block of = panel_block_get(f, at.span, r, at.tiles, at.k / f->block);
+        for (int i = 0; i < f->block && k + i < w->cols; i++)
+            to[k + i] = panel_weight(f, at.span, r, at.tiles, at.k + i, of);
     }
 }
 

@@ -91,7 +91,7 @@ __device__ __forceinline__ void qfill(const qdecode_args &a, qrows r, int64_t k0
         const uint2 *from = (const uint2 *)(x + k0 + 16 * at);
         uint8_t *to = codes + (int)(of_row / 4) * Z::codes_bytes + m * Z::O::row_bytes + qorder_at<typename Z::O>((int)(of_row % 4));
         if constexpr (Z::turns) to += (int)(K::sums == 4 ? of_row % 2 : of_row % 4 / 2) * Z::O::row_bytes;
-#pragma unroll 4
+#pragma unroll Z::fill
         for (int i = at; i < 4 * tiles; i += 32 * by, from += 64 * by, to += 8 * by * Z::codes_bytes)
             qorder_put<typename Z::O>(__ldg(from), __ldg(from + 1), to);
         const uint32_t *scale = (const uint32_t *)(x + padded), *part = scale + 3 * blocks + k0 / PANEL_K * 3 + 3 * at;

@@ -31,6 +31,8 @@ template <class K, int ROWS> struct qshape {
     static constexpr bool rows = spread && K::sums > 1 && O::of == ORDER_ROW, halves = rows && K::sums == 4,
                           turns = spread && K::sums > 1 && !rows, spans_once = spread && K::bits == 1;
     static constexpr int own = !spread ? 0 : K::sums == 1 && tiles % 8 == 0 ? 2 : 1, round = 4 * own;
+    /* Pieces of activations that a lane reads at a time: six bits with sub-scales have no registers for four. */
+    static constexpr int fill = ROWS == 1 && K::bits == 6 && K::two ? 1 : 4;
     static constexpr int codes_bytes = (turns ? 2 : ROWS) * O::row_bytes, row_words = ROWS * words; /* of a tile */
     static constexpr bool paired = ROWS > 1 && !K::two && words == 2 && has_base; /* words of two rows are side by side */
     static constexpr int carried = n_tiles * columns * 2;                                     /* floats of a lane */

@@ -6,22 +6,22 @@
  * loses its small elements. */
 #pragma once
 #include "cuda/cuda_args.h"
+#include "cuda/span_place.cuh"
 #include "cuda/warp_max.cuh"
 #include "src/tensor/act_q8.h"
 
-/* A thread has a span of a row. */
+/* A thread has a block of weights of a row. */
 extern "C" __global__ void __launch_bounds__(WIDE_THREADS) cuda_wide_weights(const wide_weights a)
 {
     const panel_format *f = panel_format_of((dtype)a.type);
-    const int64_t spans = (a.cols + f->span - 1) / f->span, i = (int64_t)blockIdx.x * WIDE_THREADS + threadIdx.x;
-    if (i >= a.rows * spans) return;
-    const int64_t row = i % a.rows, s = i / a.rows, n = a.row0 + row, k = s * f->span;
-    const int64_t left = a.cols - k < f->span ? a.cols - k : f->span;
-    const uint8_t *panel = a.w + (uint64_t)(n / PANEL_ROWS) * a.stride +
-                           (uint64_t)s * (uint64_t)(f->span / PANEL_K * f->code_lines + f->tail_lines) * PANEL_LINE;
-    float of[PANEL_SPAN];
-    panel_row((dtype)a.type, panel, (int)(n % PANEL_ROWS), left, of);
-    for (int64_t j = 0; j < left; j++) a.to[row * a.cols + k + j] = f32_to_bf16(of[j]);
+    const int64_t blocks = (a.cols + f->block - 1) / f->block, i = (int64_t)blockIdx.x * WIDE_THREADS + threadIdx.x;
+    if (i >= a.rows * blocks) return;
+    const int64_t row = i % a.rows, n = a.row0 + row, k = i / a.rows * f->block;
+    const int r = (int)(n % PANEL_ROWS);
+    const span_place at = span_of(f, a.w + (uint64_t)(n / PANEL_ROWS) * a.stride, a.cols, k);
+    const panel_block of = panel_block_get(f, at.span, r, at.tiles, at.k / f->block);
+    for (int j = 0; j < f->block && k + j < a.cols; j++)
+        a.to[row * a.cols + k + j] = f32_to_bf16(panel_weight(f, at.span, r, at.tiles, at.k + j, of));
 }
 
 /* A block of threads has a row: of codes, or of floats. */

@@ -201,10 +201,11 @@ def check_types(code):
                 fail(path, line, f"type {m[1]} is also defined in {other}")
 
 
-def check_uses(code, defined):
+def check_uses(code, defined, kernels):
+    """kernels: words of the files that nvcc reads."""
     words = {path: Counter(re.findall(r"[A-Za-z_]\w*", text)) for path, text in code.items()
              if not path.startswith("tests/")}
-    every, declared, types, home = Counter(), Counter(), set(), {}
+    every, declared, types, home = Counter(kernels), Counter(), set(), {}
     # cpu_##op is a name of each op of a list.
     pasted = {prefix for text in code.values() for prefix in re.findall(r"(\w+)##", text)}
     for path, count in words.items():
@@ -318,6 +319,7 @@ def main():
     files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True, check=True)
     files = [f for f in files.stdout.split("\n") if f and os.path.exists(f)]
     seen, third, code, raw, includes = {}, {}, {}, {}, defaultdict(set)
+    kernels = Counter()
     for path in files:
         top = path.split("/")[0]
         if top not in TOP:
@@ -338,6 +340,8 @@ def main():
         lines = text.split("\n")
         if path.endswith((".c", ".h")):
             code[path], raw[path] = mask(text), lines
+        if path.endswith((".cu", ".cuh")):
+            kernels.update(re.findall(r"[A-Za-z_]\w*", mask(text)))
         if len(lines) - 1 > LENGTH_MAX and not LENGTH_FREE.search(path):
             fail(path, LENGTH_MAX, f"{len(lines) - 1} lines; at most {LENGTH_MAX}: would two names explain it better?")
         folder = folder_of(path)
@@ -383,7 +387,7 @@ def main():
     check_functions(defined)
     check_headers(defined)
     check_types(code)
-    check_uses(code, defined)
+    check_uses(code, defined, kernels)
     check_members(code, raw)
     check_circles(includes)
     print("\n".join(errors) if errors else f"lint: {len(files)} files in order")

@@ -186,6 +186,12 @@ void panel_span_put(const panel_format *f, const panel_span *from, int tiles, ui
 void panel_lines_cut(const panel_format *f, const uint8_t *lines, int n, int tiles, uint8_t *to);
 void panel_tail_put(const panel_format *f, const panel_span *from, int tiles, uint8_t *to);
 
+/* What the tail says of one block of a row of a span: one level has scale and base (0: none), two levels the rest. */
+typedef struct panel_block {
+    float scale, base;
+    float d, dmin; /* dmin 0 where there is none */
+    int32_t sub, minimum;
+} panel_block;
 /* One row of a span, unpacked: the definition of the layout. */
 typedef struct panel_strip {
     uint8_t code[PANEL_SPAN];                      /* level = code + zero, however it is looked up */
@@ -196,6 +202,9 @@ typedef struct panel_strip {
 /* The code of group g at byte i of its vector, from the lines of a tile of so many bits a code. */
 GPU_CODE int panel_line_code(int bits, const uint8_t *line, int g, int i);
 GPU_CODE void panel_strip_get(const panel_format *f, const uint8_t *span, int r, int tiles, panel_strip *to);
+GPU_CODE panel_block panel_block_get(const panel_format *f, const uint8_t *span, int r, int tiles, int b);
+/* Weight k of row r of a span of so many tiles; `of` is its block. */
+GPU_CODE float panel_weight(const panel_format *f, const uint8_t *span, int r, int tiles, int k, panel_block of);
 
 /* Row r (0 … 15) of a panel as float32: cols values, equal to those of quant_decode on its blocks. */
 GPU_CODE void panel_row(dtype t, const uint8_t *panel, int r, int64_t cols, float *to);

@@ -110,66 +110,75 @@ GPU_CODE static float scale_at(int kind, const uint8_t *from, int i)
     return f;
 }
 
-GPU_CODE static void tail_get(const panel_format *f, const uint8_t *from, int r, int tiles, panel_strip *to)
+GPU_CODE panel_block panel_block_get(const panel_format *f, const uint8_t *span, int r, int tiles, int b)
 {
+    const uint8_t *from = span + tiles * f->code_lines * PANEL_LINE;
     const int blocks = f->span / f->block, bytes = PANEL_SCALE_BYTES(f->scale);
+    panel_block to = {.d = 0};
     if (panel_picks(f->code) && f->bits == 4) {
-        for (int b = 0; b < blocks; b++)
-            to->scale[b] = scale_at(f->scale, from, (b * PANEL_ROWS + r) * 4 + 3) * f->factor;
-        return;
+        to.scale = scale_at(f->scale, from, (b * PANEL_ROWS + r) * 4 + 3) * f->factor;
+        return to;
     }
     from += panel_pick_words(f, tiles) * PANEL_LINE;
     if (!panel_two_levels(f->scale)) {
-        for (int b = 0; b < blocks; b++) {
-            to->scale[b] = scale_at(f->scale, from, b * PANEL_ROWS + r) * f->factor;
-            to->base[b] = f->base ? half_at(from + blocks * PANEL_ROWS * bytes, b * PANEL_ROWS + r) : 0;
-        }
-        return;
+        to.scale = scale_at(f->scale, from, b * PANEL_ROWS + r) * f->factor;
+        to.base = f->base ? half_at(from + blocks * PANEL_ROWS * bytes, b * PANEL_ROWS + r) : 0;
+        return to;
     }
-    to->d = half_at(from, r) * f->factor;
+    to.d = half_at(from, r) * f->factor;
     from += 2 * PANEL_ROWS;
-    to->dmin = f->base ? half_at(from, r) : 0;
+    to.dmin = f->base ? half_at(from, r) : 0;
     if (f->base) from += 2 * PANEL_ROWS;
-    for (int b = 0; b < blocks; b++) {
-        uint8_t v = from[panel_pair_at(b, r)];
-        to->sub[b] = f->scale == PANEL_SUB4 ? v & 15 : (int8_t)v;
-        to->minimum[b] = !f->base                 ? 0
-                         : f->scale == PANEL_SUB4 ? v >> 4
-                                                  : from[blocks * PANEL_ROWS + panel_pair_at(b, r)];
-    }
+    const uint8_t v = from[panel_pair_at(b, r)];
+    to.sub = f->scale == PANEL_SUB4 ? v & 15 : (int8_t)v;
+    to.minimum = !f->base ? 0 : f->scale == PANEL_SUB4 ? v >> 4 : from[blocks * PANEL_ROWS + panel_pair_at(b, r)];
+    return to;
+}
+
+/* Code of weight k of the span, as panel_strip has it. */
+GPU_CODE static uint8_t code_at(const panel_format *f, const uint8_t *span, int r, int tiles, int k)
+{
+    const uint8_t *tile = span + k / PANEL_K * f->code_lines * PANEL_LINE;
+    int code = panel_line_code(f->bits, tile, k % PANEL_K / 4, 4 * r + k % 4);
+    if (panel_picks(f->code)) code |= pick_at(f, span + tiles * f->code_lines * PANEL_LINE, r, k) << f->bits;
+    return (uint8_t)(f->level ? f->level[code] - f->zero : code);
 }
 
 GPU_CODE void panel_strip_get(const panel_format *f, const uint8_t *span, int r, int tiles, panel_strip *to)
 {
-    const uint8_t *tail = span + tiles * f->code_lines * PANEL_LINE;
-    const int8_t *level = f->level;
-    for (int k = 0; k < tiles * PANEL_K; k++) {
-        const uint8_t *tile = span + k / PANEL_K * f->code_lines * PANEL_LINE;
-        int code = panel_line_code(f->bits, tile, k % PANEL_K / 4, 4 * r + k % 4);
-        if (panel_picks(f->code)) code |= pick_at(f, tail, r, k) << f->bits;
-        to->code[k] = (uint8_t)(level ? level[code] - f->zero : code);
+    for (int k = 0; k < tiles * PANEL_K; k++) to->code[k] = code_at(f, span, r, tiles, k);
+    for (int b = 0; b < f->span / f->block; b++) {
+        const panel_block of = panel_block_get(f, span, r, tiles, b);
+        to->scale[b] = of.scale;
+        to->base[b] = of.base;
+        to->d = of.d;
+        to->dmin = of.dmin;
+        to->sub[b] = of.sub;
+        to->minimum[b] = of.minimum;
     }
-    tail_get(f, tail, r, tiles, to);
+}
+
+GPU_CODE float panel_weight(const panel_format *f, const uint8_t *span, int r, int tiles, int k, panel_block of)
+{
+    const float level = (float)(code_at(f, span, r, tiles, k) + f->zero);
+    if (panel_two_levels(f->scale)) {
+        const float v = of.d * (float)of.sub * level;
+        return f->base ? v - of.dmin * (float)of.minimum : v;
+    }
+    const float v = of.scale * level;
+    return f->base ? v + of.base : v;
 }
 
 GPU_CODE void panel_row(dtype t, const uint8_t *panel, int r, int64_t cols, float *to)
 {
     const panel_format *f = panel_format_of(t);
     for (int64_t k = 0; k < cols; k += f->span) {
-        int64_t left = cols - k;
-        int n = left < f->span ? (int)left : f->span, tiles = (n + PANEL_K - 1) / PANEL_K;
-        panel_strip s;
-        panel_strip_get(f, panel, r, tiles, &s);
+        const int64_t left = cols - k;
+        const int n = left < f->span ? (int)left : f->span, tiles = (n + PANEL_K - 1) / PANEL_K;
+        panel_block of = {.d = 0};
         for (int i = 0; i < n; i++) {
-            int b = i / f->block;
-            float level = (float)(s.code[i] + f->zero);
-            if (panel_two_levels(f->scale)) {
-                float v = s.d * (float)s.sub[b] * level;
-                to[k + i] = f->base ? v - s.dmin * (float)s.minimum[b] : v;
-            } else {
-                float v = s.scale[b] * level;
-                to[k + i] = f->base ? v + s.base[b] : v;
-            }
+            if (i % f->block == 0) of = panel_block_get(f, panel, r, tiles, i / f->block);
+            to[k + i] = panel_weight(f, panel, r, tiles, i, of);
         }
         panel += (tiles * f->code_lines + f->tail_lines) * PANEL_LINE;
     }
