@@ -230,6 +230,7 @@ enum { DISPATCH_PART = 4096 }; /* experts of rows in shared memory */
 typedef struct route_args {
     const int32_t *live;
     const float *x, *bias;  /* scores [n] of each row; added for the pick, or NULL */
+    const float *scale;     /* [n] factors of weights, or NULL */
     float *y;               /* what ROUTE gives */
     int32_t *table;         /* what DISPATCH gives; NULL: it is not done */
     op o;                   /* ROUTE */

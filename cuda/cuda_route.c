@@ -24,6 +24,7 @@ static route_args args_of(const cuda_device *d, const cuda_segment *s, const op 
         a.o = *route;
         a.x = cuda_at(d, s, route->in[0]);
         a.bias = cuda_at(d, s, route->in[1]);
+        a.scale = cuda_at(d, s, route->in[2]);
         a.n = (int32_t)tensor_count(&p->tensors[route->in[0]]);
     }
     if (dispatch) {

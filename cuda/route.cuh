@@ -137,7 +137,8 @@ __device__ __forceinline__ void route_row_warp(const route_args &a, int64_t row,
     for (int k = 0; k < used; k++) {
         float by = share[k];
         if (a.o.u.route.renorm || score == SCORE_PICKED) by = by / (sum + 1e-20f);
-        share[k] = by * a.o.u.route.factor;
+        by *= a.o.u.route.factor;
+        share[k] = a.scale ? by * a.scale[(int)out[k]] : by;
     }
 }
 

@@ -406,6 +406,7 @@ static void expert_rules(void **unused)
         {.kind = OP_ROUTE, .out = wide, .in = {logits}, .u.route = {.used = 2}},
         {.kind = OP_ROUTE, .out = route, .in = {sent}, .u.route = {.used = 2}},
         {.kind = OP_ROUTE, .out = route, .in = {logits, matrix(p, "v", 6, 1)}, .u.route = {.used = 2}},
+        {.kind = OP_ROUTE, .out = route, .in = {logits, 0, matrix(p, "v", 6, 1)}, .u.route = {.used = 2}},
         {.kind = OP_ROUTE, .out = route, .in = {logits}, .u.route = {.used = 2, .score = SCORE_COUNT}},
         {.kind = OP_ROUTE, .out = route, .in = {logits}, .u.route = {.used = 2, .groups = 4, .groups_used = 2}},
         {.kind = OP_ROUTE,

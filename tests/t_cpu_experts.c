@@ -11,7 +11,7 @@ static char what[200];
 
 typedef struct route_case {
     int score, experts, used, groups, groups_used, group_best;
-    bool renorm, bias, ties;
+    bool renorm, bias, scale, ties;
     float factor;
 } route_case;
 
@@ -24,7 +24,7 @@ static int rank_of(const double *choice, const bool *allowed, int n, int i)
     return rank;
 }
 
-static void expect_route(const route_case *c, const float *logits, const float *bias, double *out)
+static void expect_route(const route_case *c, const float *logits, const float *bias, const float *scale, double *out)
 {
     double score[64], choice[64], sum = 0, most = logits[0], all = 0;
     bool allowed[64];
@@ -56,6 +56,7 @@ static void expect_route(const route_case *c, const float *logits, const float *
         all += out[i];
     }
     for (int i = 0; i < c->experts; i++) out[i] *= c->factor / (c->renorm || c->score == SCORE_PICKED ? all : 1);
+    for (int i = 0; i < c->experts && scale; i++) out[i] *= scale[i];
 }
 
 static void routes(void **unused)
@@ -71,6 +72,8 @@ static void routes(void **unused)
         {SCORE_SIGMOID, 24, 5, 6, 2, 2, .factor = 2.5f, .renorm = true, .bias = true},
         {SCORE_SIGMOID, 24, 8, 3, 1, 2, .factor = 1, .bias = true},
         {SCORE_SOFTMAX, 9, 9, .factor = 1},
+        {SCORE_SOFTMAX, 11, 3, .factor = 1, .renorm = true, .scale = true},
+        {SCORE_SIGMOID, 24, 5, 6, 2, 2, .factor = 2.5f, .bias = true, .scale = true},
         {SCORE_PICKED, 10, 3, .factor = 1, .ties = true},
         {SCORE_SOFTMAX, 6, 2, 3, 2, 2, .factor = 1, .ties = true},
     };
@@ -82,7 +85,8 @@ static void routes(void **unused)
         rig_open(&g, 60000);
         g.st.n[AXIS_TOK] = ROWS;
         op o = {.kind = OP_ROUTE,
-                .in = {rig_act(&g, c->experts), c->bias ? rig_const(&g, c->experts) : 0},
+                .in = {rig_act(&g, c->experts), c->bias ? rig_const(&g, c->experts) : 0,
+                       c->scale ? rig_const(&g, c->experts) : 0},
                 .out = rig_act(&g, 2 * c->used),
                 .u.route = {.score = c->score,
                             .used = c->used,
@@ -97,7 +101,8 @@ static void routes(void **unused)
         rig_same(&g, &o, what);
         for (int r = 0; r < ROWS; r++) {
             const float *got = rig_at(&g, o.out) + r * 2 * c->used;
-            expect_route(c, x + r * c->experts, c->bias ? g.t[o.in[1]].data : NULL, want);
+            expect_route(c, x + r * c->experts, c->bias ? g.t[o.in[1]].data : NULL, c->scale ? g.t[o.in[2]].data : NULL,
+                         want);
             int picked = 0;
             for (int i = 0; i < c->experts; i++) picked += want[i] != 0;
             assert_int_equal(picked, c->used);

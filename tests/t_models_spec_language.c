@@ -19,7 +19,7 @@ static const char config_text[] = "{\"hidden_size\": 64, \"num_attention_heads\"
                                   "1e-6, \"tie\": true, \"act\": \"gelu_new\","
                                   "\"rope\": {\"type\": \"yarn\", \"factor\": 4, \"list\": [1, 2.5]}, \"layer_types\": "
                                   "[\"full\", \"sliding\", \"full\"],"
-                                  "\"deep\": {\"a\": {\"b\": 7}}, \"no_rope\": [1, 0, 1]}";
+                                  "\"deep\": {\"a\": {\"b\": 7}}, \"some\": {\"01\": 3}, \"no_rope\": [1, 0, 1]}";
 static const char gguf_text[] =
     "{\"llama.attention.head_count\": 4, \"general.name\": \"n\", \"llama.rope.freq_base\": 500000}";
 
@@ -96,6 +96,8 @@ static void expressions(void **unused)
         {"min(3, 1, 2) + max([4, 9], 5)", "10", 0},
         {"[10, 20, 30][i]", "30", 2},
         {"[1, 1 / 0][0]", "1", 0},
+        {"some[i]", "3", 1},
+        {"some[i]", "none", 2},
         {"len(layer_types) + len([])", "3", 0},
         {"contains(layer_types, \"sliding\")", "true", 0},
         {"contains([1, 2], 3)", "false", 0},

@@ -211,12 +211,18 @@ static void what_is_wrong_with_the_spec(void **unused)
         {NUMBERS "[network]\nlogits = has(\"lm_head.weight\") ? head(x) : 0\n",
          "S:15: logits: has(), given() and rows() belong in [config]: use a name that is defined there"},
         {NUMBERS "[network]\nblock = x = mix(x)\n", "S:15: block: there is no slot, activation or function mix"},
+        {NUMBERS "[network]\nblock = x = x + columns(x, 6, 3)\n", "S:15: block: columns 6 to 8 of 8"},
+        {NUMBERS "[network]\nblock = x = x + columns(x, 6)\n",
+         "S:15: block: columns takes an activation, the first column and their number"},
+        {NUMBERS "[network]\nembed = y = token; y = y + y\n",
+         "S:15: embed: no statement gives x: a layer would be its input"},
         {NUMBERS "[network]\nembed = token * hidden_size\n",
          "S:15: embed: neither a variable, nor a slot, nor a name of [config]: hidden_size"},
         {NUMBERS "[tensors]\n{i}.attn.kk = a\n",
          "S:15: [tensors] no slot asks for '{i}.attn.kk': did you mean '{i}.attn.k'?"},
         {NUMBERS "[tensors]\n{i}.attn.k = layers.{i}.self_attn.k_proj (turn)\n",
-         "S:15: {i}.attn.k: unknown recipe 'turn': known are transpose, fit, conv1d, rope_pairs, unit, flat, bare, "
+         "S:15: {i}.attn.k: unknown recipe 'turn': known are transpose, fit, conv1d, rope_pairs, unit, alone, flat, "
+         "bare, "
          "rows A "
          ".. B, "
          "columns A "
@@ -254,6 +260,29 @@ static void what_is_wrong_with_the_spec(void **unused)
     made m;
     add_llama(&m, 2);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) expect(&m, cases[i][0], cases[i][1]);
+}
+
+/* Lines of a built-in spec that a model's values do not fit: the file of the values is named in front. */
+static void what_is_wrong_with_the_values(void **unused)
+{
+    (void)unused;
+    static const char *const cases[][2] = {
+        {NUMBERS "[network]\nattn = kv_layers = 0\n",
+         ": attn: layer 0 has no keys of its own, and no layer before 0 has some with window 0"},
+        {NUMBERS "[network]\nattn = rope_type = yarn, rope_share = 0.5\n",
+         ": attn: rope_share goes with rope_type none or linear"},
+        {NUMBERS "[network]\nnorm = width = 3\n", ": norm.a: width 3 does not divide a row of 8"},
+    };
+    made m;
+    add_llama(&m, 2);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        model *opened;
+        err e = {0};
+        prepare(&m, cases[i][0]);
+        assert_int_equal(open_prepared(&opened, &e), ERR_SPEC);
+        if (!strstr(e.msg, cases[i][1])) fail_msg("\n  said     %s\n  expected %s", e.msg, cases[i][1]);
+    }
+    tidy();
 }
 
 static const op *find_op(const program *p, int kind, int layer, int nth)
@@ -299,6 +328,32 @@ static void layers_and_scalars(void **unused)
     assert_int_equal(p->vocab, VOCAB);
     assert_int_equal(o->ctx, 32);
     assert_int_equal(p->n_cut > 1, 1);
+    model_close(o);
+    tidy();
+}
+
+/* What `embed` sets beside x goes on from layer to layer, as blocks change it. A layer
+ * that reads the keys of an earlier one has no state, whatever matrices the file has for it. */
+static void what_goes_on_through_layers(void **unused)
+{
+    (void)unused;
+    made m;
+    add_llama(&m, 2);
+    model *o = open_or_fail(&m, NUMBERS "values = own\n[network]\nembed = x = token; y = x * 3\n"
+                                        "block = h = x + attn(norm.a(x)); y = y * columns(h, 4 * i, 1); "
+                                        "x = h + ffn(norm.b(y))\nattn = kv_layers = 1, v_norm = true\n[tensors]\n"
+                                        "ignore = *.1.self_attn.k_proj.* | *.1.self_attn.v_proj.*\n");
+    const program *p = o->prog;
+    const op *tripled = find_op(p, OP_SCALE, OUTSIDE, 0), *first = find_op(p, OP_MUL, 0, 0);
+    assert_int_equal(p->n_state, 1);
+    assert_int_equal(find_op(p, OP_ATTN, 1, 0)->state, find_op(p, OP_KV_PUT, 0, 0)->state);
+    assert_true(tripled->u.scale.factor == 3 && first->in[0] == tripled->out);
+    assert_int_equal(find_op(p, OP_COLUMNS, 1, 0)->u.columns.from, 4);
+    assert_int_equal(find_op(p, OP_MUL, 1, 0)->in[0], first->out);
+    model_close(o);
+    o = open_or_fail(&m, NUMBERS "values = keys\n[tensors]\nignore = *.self_attn.v_proj.*\n");
+    const op *put = find_op(o->prog, OP_KV_PUT, 1, 0), *turn = find_op(o->prog, OP_ROPE, 1, 1);
+    assert_true(put->in[0] == turn->out && put->in[1] == turn->in[0]);
     model_close(o);
     tidy();
 }
@@ -723,7 +778,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_wrong_with_the_file),
         cmocka_unit_test(what_is_wrong_with_the_spec),
+        cmocka_unit_test(what_is_wrong_with_the_values),
         cmocka_unit_test(layers_and_scalars),
+        cmocka_unit_test(what_goes_on_through_layers),
         cmocka_unit_test(recipes),
         cmocka_unit_test(ids_beyond_the_vocabulary),
         cmocka_unit_test(quantization_config_is_seen),

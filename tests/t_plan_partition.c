@@ -230,6 +230,38 @@ static void shares(void **unused)
     program_free(p);
 }
 
+/* Layers stay with those whose keys they read: groups end where they would, or as near as that allows. */
+static void layers_that_share_keys(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *model, *devices, *why; /* why: it is refused */
+        int layers[3];
+    } cases[] = {
+        {"gemma4", "cpu:1;cpu:1", NULL, {1, 4}},
+        {"gemma4", "cpu:1*9;cpu:1", NULL, {1, 4}},
+        {"gemma4-narrow", "cpu:1*2;cpu:1;cpu:1*9", NULL, {1, 1, 3}},
+        {"gemma4", "cpu:1;cpu:1;cpu:1",
+         "--devices: 3 groups of devices: this model can be divided only before layers 1: later layers read keys and "
+         "values of earlier ones"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char folder[100];
+        model *m;
+        plan *l;
+        err e = {0};
+        const plan_case c = {.devices = cases[i].devices, .rows = 1, .pages = 1};
+        snprintf(folder, sizeof folder, "tests/vectors/models/%s", cases[i].model);
+        assert_ok(model_open(&m, &(model_options){.model_path = folder}, &e), &e);
+        const int rc = rig_plan_open(&l, m->prog, &c, &e);
+        assert_int_equal(rc, cases[i].why ? ERR_USAGE : OK);
+        if (rc) assert_string_equal(e.msg, cases[i].why);
+        for (int k = 0; !rc && k < plan_devices(l); k++) assert_int_equal(plan_layers_of(l, k), cases[i].layers[k]);
+        plan_close(l);
+        model_close(m);
+    }
+}
+
 /* The first group and the last may have no layers, but the tables or the head. */
 static void groups_without_layers(void **unused)
 {
@@ -448,6 +480,7 @@ int main(void)
                                        cmocka_unit_test(lent_devices),
                                        cmocka_unit_test(places),
                                        cmocka_unit_test(shares),
+                                       cmocka_unit_test(layers_that_share_keys),
                                        cmocka_unit_test(groups_without_layers),
                                        cmocka_unit_test(short_of_memory),
                                        cmocka_unit_test(devices_elsewhere),

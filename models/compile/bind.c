@@ -328,16 +328,21 @@ static const ckpt_entry *find_beside(const binder *b, const ckpt_entry *t, const
     return can ? entry_named(b, "", t->name, n - strlen(".weight"), what) : NULL;
 }
 
-static bool has_factors_apart(const binder *b, const ckpt_entry *t)
+static const ckpt_entry *scale_of(const binder *b, const found *f)
 {
-    const ckpt_entry *scale = find_beside(b, t, ".scale");
+    return f->how.alone ? NULL : find_beside(b, f->entry, ".scale");
+}
+
+static bool has_factors_apart(const binder *b, const found *f)
+{
+    const ckpt_entry *scale = scale_of(b, f);
     return scale && scale->bytes > sizeof(float);
 }
 
 /* The factor of matrix `part` of `parts` that lie in an entry. */
-static int factor_of(binder *b, const ckpt_entry *t, int64_t part, int64_t parts, float *out, err *e)
+static int factor_of(binder *b, const found *f, int64_t part, int64_t parts, float *out, err *e)
 {
-    const ckpt_entry *scale = find_beside(b, t, ".scale"), *input = find_beside(b, t, ".input_scale");
+    const ckpt_entry *t = f->entry, *scale = scale_of(b, f), *input = find_beside(b, t, ".input_scale");
     *out = 1;
     if (input) b->used[index_of(b, input)].numbers = -1;
     if (!scale) return OK;
@@ -378,7 +383,7 @@ static int piece_of(binder *b, const bind_want *w, const found *f, int64_t part,
     uint64_t n = 0;
     float factor = 1;
     int rc = entry_shape(b, w, f, &have, &cols, e);
-    if (!rc && w->cols != 0 && !f->output_scale) rc = factor_of(b, f->entry, part, matrices(w, f), &factor, e);
+    if (!rc && w->cols != 0 && !f->output_scale) rc = factor_of(b, f, part, matrices(w, f), &factor, e);
     if (rc || !shape_count(s, &n)) return rc;
     bool transpose = f->how.transpose && w->cols != 0;
     int64_t src_cols = w->cols == 0 ? 1 : s->dim[s->rank - 1], src_rows = (int64_t)n / src_cols;
@@ -411,7 +416,7 @@ static piece *pieces_of(binder *b, const bind_want *w, const found *f, int64_t r
 {
     int64_t per_entry = matrices(w, f);
     bool whole = per_entry > 1 && !f->how.sliced && !f->how.transpose && /* all of them as they lie */
-                 !has_factors_apart(b, f->entry);
+                 !has_factors_apart(b, f);
     int rc = OK;
     *n = whole ? 1 : f->n * (size_t)per_entry;
     piece *pieces = arena_array(&b->mem, *n, sizeof *pieces);
@@ -490,14 +495,14 @@ static int find_output_scale(binder *b, const bind_want *w, const found *f, dtyp
 {
     found bias;
     const recipe *how = &f->how;
-    const ckpt_entry *scale = w->output_scale && f->n == 1 ? find_beside(b, f->entry, ".scale") : NULL;
+    const ckpt_entry *scale = w->output_scale && f->n == 1 ? scale_of(b, f) : NULL;
     bool plain = !how->transpose && !how->normalize_rows && how->mul == 1 && how->add == 0;
     *out = 0;
     if (!scale || scale->bytes > sizeof(float) || want != DTYPE_NONE || w->parts || !plain ||
         !panel_format_of(f->entry->type))
         return OK;
     int rc = find_slot(b, w->slot, w->layer, true, &bias, e); /* is added by the product */
-    return rc || bias.entry ? rc : factor_of(b, f->entry, 0, 1, out, e);
+    return rc || bias.entry ? rc : factor_of(b, f, 0, 1, out, e);
 }
 
 static int make_weight(binder *b, const bind_want *w, const found *f, const char *name, ref *out, err *e)
@@ -528,8 +533,7 @@ static int make_weight(binder *b, const bind_want *w, const found *f, const char
                    .parts = w->parts,
                    .want = held,
                    .output_scale = output_scale};
-    b->widened += held == DTYPE_NONE && output_scale == 0 && dtype_is_block(pieces[0].type) &&
-                  find_beside(b, f->entry, ".scale");
+    b->widened += held == DTYPE_NONE && output_scale == 0 && dtype_is_block(pieces[0].type) && scale_of(b, f);
     made.packed = pieces[0].packed && weight_held_type(&made) == pieces[0].type;
     buf key = {0};
     if (!weight_key(&made, &key)) rc = err_memory(e, "tensors");

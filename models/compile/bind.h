@@ -14,6 +14,7 @@
  *     unit                       each row divided by its length (normalised heads)
  *     conv1d                     the kernel of a Conv1d, [channels, 1, taps]: transposed, a row for each tap; in GGUF
  *                                without the axis of one
+ *     alone                      in GGUF: X.scale beside X.weight is no factor of its values
  *     flat                       a stack of matrices that an export writes as one matrix, without an axis of its own
  *     bare                       an export writes the name as it stands, without .weight
  *     + N, * N                   values plus or times N: norms that store w - 1

@@ -165,6 +165,20 @@ bool builder_vector(builder *b, const call *c, const char *role, const char *mod
     return weight_of(b, c, role, (bind_want){.rows = n, .optional = strcmp(mode, "auto") == 0}, v);
 }
 
+bool builder_trained(builder *b, const call *c, const char *role, double *out, bool *there)
+{
+    size_t n;
+    char slot[128];
+    slot_of(c, role, slot, sizeof slot);
+    const float *values = bind_values(b->bind, slot, b->layer, &b->prog->mem, &n, b->e);
+    *there = values != NULL;
+    if (b->e->code) return false;
+    if (values && n != 1)
+        return err_set(b->e, ERR_SPEC, "%s: %s has %zu elements; expected one", c->where, slot, n), false;
+    if (values) *out = values[0];
+    return true;
+}
+
 /* ---- experts */
 
 ref builder_linear_exp(builder *b, const call *c, const char *role, ref x, const builder_experts *by, int64_t n,
@@ -284,6 +298,12 @@ ref builder_softcap(builder *b, const char *path, const char *part, ref x, doubl
     return builder_op(b, o, path, part, x, builder_width(b, x));
 }
 
+ref builder_columns(builder *b, const char *path, const char *part, ref x, int64_t from, int64_t n)
+{
+    op o = {.kind = OP_COLUMNS, .in = {x}, .u.columns = {(int32_t)from}};
+    return builder_op(b, o, path, part, x, n);
+}
+
 ref builder_l2(builder *b, const char *path, const char *part, ref x)
 {
     op o = {.kind = OP_NORM, .in = {x}, .u.norm = {1e-12f, NORM_L2, (int32_t)builder_width(b, x)}};
@@ -316,6 +336,7 @@ const float *builder_list(builder *b, const call *c, const char *key, size_t *n)
     *n = 0;
     if (option_value(c->slot, b->values, row, b->layer, &v, &where, b->e)) return NULL;
     size_t count = value_count(&v);
+    if (v.kind == VALUE_BOOL && !v.number) return empty; /* not even a tensor */
     if (!count) {
         const float *stored = bind_values(b->bind, key, OUTSIDE, &b->prog->mem, n, b->e);
         return stored ? stored : b->e->code ? NULL : empty;

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { BUILDER_OPS_MAX = 1 << 18 };
+enum { BUILDER_OPS_MAX = 1 << 18, CARRIED_MAX = 16 };
 
 struct builder {
     program *prog;
@@ -25,6 +25,11 @@ struct builder {
     bool bidirectional; /* encoder_only: attention sees later tokens too, unless a slot says otherwise */
     bool uncausal;      /* a decoder whose name `causal` is false: so it is there, and a window of w reaches w tokens */
     int64_t dim;
+    struct {
+        const char *name; /* the program's memory */
+        ref t;
+    } carried[CARRIED_MAX]; /* [n_carried] variables of `embed`, which blocks see and may change */
+    int n_carried;
     err *e;
 };
 
@@ -85,12 +90,17 @@ ref builder_scale(builder *b, const char *path, const char *part, ref x, double 
 ref builder_clamp(builder *b, const char *path, const char *part, ref x, double limit);  /* 0: x itself */
 ref builder_clamp_above(builder *b, const char *path, const char *part, ref x, double limit);
 ref builder_softcap(builder *b, const char *path, const char *part, ref x, double cap); /* 0: x itself */
+/* Columns from … from + n - 1 of x. */
+ref builder_columns(builder *b, const char *path, const char *part, ref x, int64_t from, int64_t n);
 ref builder_l2(builder *b, const char *path, const char *part, ref x); /* rows of length 1, as torch's normalize */
 
 /* The width of a head: the option, or with 0 the input's divided by `heads`. 0: failed. */
 int64_t builder_head_dim(builder *b, const call *c, int64_t heads, int64_t option);
 /* An optional vector weight of n elements; mode as linear_opt.bias. *v 0: there is none. */
 bool builder_vector(builder *b, const call *c, const char *role, const char *mode, int64_t n, ref *v);
+
+/* The one number that the tensor of a role holds; *there false: there is no such tensor. */
+bool builder_trained(builder *b, const call *c, const char *role, double *out, bool *there);
 
 /* The index of a state of the layer (s.scratch: of the equal one of an earlier layer), or a negative code. */
 int builder_state(builder *b, state s);

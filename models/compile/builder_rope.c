@@ -1,6 +1,7 @@
 /* builder_rope.c - see builder_rope.h. */
 #include "models/compile/builder_rope.h"
 
+#include <math.h>
 #include <string.h>
 
 static int scaling_of(const char *name)
@@ -15,12 +16,29 @@ static int scaling_of(const char *name)
     return ROPE_NONE;
 }
 
+/* Divisors that let only the first frequencies turn, those of a linear scaling included. NULL on error. */
+static const float *part_of(builder *b, const rope_options *o, int dims, size_t *n)
+{
+    float *by = arena_array(&b->prog->mem, (size_t)dims / 2 + 1, sizeof *by);
+    if (!by) return err_memory(b->e, "the program"), NULL;
+    const int turning = (int)floor(o->rope_share * dims / 2);
+    const double factor = scaling_of(o->rope_type) == ROPE_LINEAR ? o->rope_factor : 1;
+    for (int i = 0; i < dims / 2; i++) by[i] = i < turning ? (float)factor : INFINITY;
+    *n = (size_t)dims / 2;
+    return by;
+}
+
 int builder_rope_table(builder *b, const call *c, const rope_options *o, int dims)
 {
     size_t n_short, n_long, n_freqs;
     const float *shorts = builder_list(b, c, "rope_short", &n_short);
     const float *longs = shorts ? builder_list(b, c, "rope_long", &n_long) : NULL;
     const float *freqs = longs ? builder_list(b, c, "rope_freqs", &n_freqs) : NULL;
+    if (freqs && !n_freqs && o->rope_share != 1) {
+        if (scaling_of(o->rope_type) != ROPE_NONE && scaling_of(o->rope_type) != ROPE_LINEAR)
+            return err_set(b->e, ERR_SPEC, "%s: rope_share goes with rope_type none or linear", c->where);
+        freqs = part_of(b, o, dims, &n_freqs);
+    }
     if (!freqs) return -1;
     rope_params p = {.scaling = scaling_of(o->rope_type),
                      .dims = dims,

@@ -5,7 +5,7 @@
 typedef struct rope_options {
     const char *rope;
     int64_t rope_dims, rope_original, rope_positions;
-    double theta, rope_factor, rope_low_freq, rope_high_freq, rope_beta_fast, rope_beta_slow, rope_mscale,
+    double theta, rope_share, rope_factor, rope_low_freq, rope_high_freq, rope_beta_fast, rope_beta_slow, rope_mscale,
         rope_mscale_all, rope_attention_factor;
     bool rope_truncate;
     const char *rope_type, *rope_short, *rope_long, *rope_freqs;
@@ -17,6 +17,8 @@ typedef struct rope_options {
                   .doc = "rotary positions: pairs (i, i + n/2), or neighbours (2i, 2i + 1)"),                          \
         MODULE_ROW_IN(type_, at, rope_dims, PARAM_INT, .otherwise = "0", .min = 0, .max = ROPE_DIMS_MAX,               \
                       .doc = "rotated dimensions of a head, the first ones; 0 = all"),                                 \
+        MODULE_ROW_IN(type_, at, rope_share, PARAM_FLOAT, .otherwise = "1", .min = 0, .max = 1,                        \
+                      .doc = "share of the pairs that rotate, the fastest ones, at the frequencies of all"),           \
         MODULE_ROW_IN(type_, at, theta, PARAM_FLOAT, .otherwise = "10000", .min = 1e-3, .max = 1e15,                   \
                       .doc = "base of the frequencies"),                                                               \
         MODULE_ROW_IN(type_, at, rope_type, PARAM_WORD, .otherwise = "none", .words = ROPE_SCALING_WORDS,              \
@@ -45,7 +47,8 @@ typedef struct rope_options {
         MODULE_ROW_IN(type_, at, rope_long, PARAM_TEXT, .words = MODULE_LIST_OPTION,                                   \
                       .doc = "longrope: and for long ones"),                                                           \
         MODULE_ROW_IN(type_, at, rope_freqs, PARAM_TEXT, .words = MODULE_LIST_OPTION,                                  \
-                      .doc = "a divisor per frequency, instead of a scaling (GGUF's rope_freqs)")
+                      .doc = "a divisor per frequency, instead of a scaling (GGUF's rope_freqs); false: not even if "  \
+                             "there is such a tensor")
 
 /* Index of the table of cosines and sines for `dims` rotated dimensions (options not "none"); negative: failed. */
 int builder_rope_table(builder *b, const call *c, const rope_options *o, int dims);

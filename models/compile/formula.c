@@ -8,6 +8,7 @@
 #include "models/compile/option.h"
 #include "models/spec/spec_slot.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -133,7 +134,7 @@ static ref call_module(builder *b, const char *path, const ref *in, int n_in, co
     if (!(path = path_of(b, path))) return 0;
     if (find_slot(&slot, b->s, b->values, &b->prog->mem, path, b->layer, where, b->e)) return 0;
     claim_lines(b, path, slot.mod);
-    if (n_in != slot.mod->args) {
+    if (n_in < slot.mod->args || n_in > slot.mod->args + slot.mod->more) {
         err_set(b->e, ERR_SPEC, "%s: %s (%s) takes %d activation%s, got %d", where, path, slot.mod->name,
                 slot.mod->args, slot.mod->args == 1 ? "" : "s", n_in);
         return 0;
@@ -193,6 +194,23 @@ static bool done(term *out, ref t)
     return t != 0;
 }
 
+static bool visit_columns(walk *w, const expr *x, term *out)
+{
+    char part[16];
+    term a;
+    double from, n;
+    if (x->n_arg != 3) return refuse_formula(w, "columns takes an activation, the first column and their number", "");
+    if (!visit_expr(w, x->arg[0], &a) || !eval_number(w, x->arg[1], &from) || !eval_number(w, x->arg[2], &n))
+        return false;
+    if (!a.t) return refuse_formula(w, "columns takes an activation, the first column and their number", "");
+    const double width = (double)builder_width(w->b, a.t);
+    if (!(from >= 0 && n >= 1 && from + n <= width) || from != floor(from) || n != floor(n)) {
+        err_set(w->b->e, ERR_SPEC, "%s: columns %g to %g of %g", w->where, from, from + n - 1, width);
+        return false;
+    }
+    return done(out, builder_columns(w->b, w->target, part_name(w, part, sizeof part), a.t, (int64_t)from, (int64_t)n));
+}
+
 static bool visit_call(walk *w, const expr *x, term *out)
 {
     char part[16];
@@ -208,6 +226,7 @@ static bool visit_call(walk *w, const expr *x, term *out)
         if (!a.t) return refuse_formula(w, "softcap takes an activation and a number", "");
         return done(out, builder_softcap(w->b, w->target, part_name(w, part, sizeof part), a.t, cap));
     }
+    if (strcmp(x->text, "columns") == 0 && !is_slot(w->b, x->text)) return visit_columns(w, x, out);
     for (size_t i = 0; i < x->n_arg; i++) {
         term a;
         if (!visit_expr(w, x->arg[i], &a)) return false;
@@ -304,6 +323,24 @@ static bool assign_name(walk *w, const char *name, ref t)
     return true;
 }
 
+/* Variables that go on from layer to layer: all that `embed` sets, and what blocks make of them. */
+static bool carry(walk *w, bool embeds)
+{
+    builder *b = w->b;
+    for (int i = 0; i < w->n_var; i++) {
+        int k = 0;
+        while (k < b->n_carried && strcmp(b->carried[k].name, w->var[i].name) != 0) k++;
+        if (k < b->n_carried) b->carried[k].t = w->var[i].t;
+        if (k < b->n_carried || !embeds || strcmp(w->var[i].name, "x") == 0) continue;
+        if (k == CARRIED_MAX) return refuse_formula(w, "too many variables: ", w->var[i].name);
+        b->carried[k].name = arena_str(&b->prog->mem, w->var[i].name);
+        b->carried[k].t = w->var[i].t;
+        if (!b->carried[k].name) return err_memory(b->e, "the program"), false;
+        b->n_carried++;
+    }
+    return true;
+}
+
 ref formula_build(builder *b, const char *text, const char *where, ref x, const char *result)
 {
     arena mem = {0};
@@ -311,8 +348,11 @@ ref formula_build(builder *b, const char *text, const char *where, ref x, const 
     formula f;
     const expr *single;
     statement alone = {result, NULL};
-    bool ok = true;
+    bool ok = true, embeds = strcmp(result, "embed") == 0 && formula_has_statements(text);
+    if (embeds) result = "x";
     if (x) assign_name(&w, "x", x);
+    for (int i = 0; i < b->n_carried && !b->encoding && strcmp(result, "x") == 0; i++)
+        assign_name(&w, b->carried[i].name, b->carried[i].t);
     /* `final = norm.f(x)`: a lone expression is the value itself; a block is statements. */
     if (strcmp(result, "x") == 0) {
         ok = formula_parse(&f, &mem, text, where, b->e) == OK;
@@ -329,6 +369,7 @@ ref formula_build(builder *b, const char *text, const char *where, ref x, const 
         ok = (t.t || refuse_formula(&w, "the value is a number, not an activation: ", w.target)) &&
              assign_name(&w, f.at[i].name, t.t);
     }
+    if (ok && !alone.value && !b->encoding) ok = carry(&w, embeds);
     ref out = ok ? var_of(&w, result) : 0;
     if (ok && !out && !alone.value) refuse_formula(&w, "nothing is assigned to ", result);
     arena_free(&mem);

@@ -25,7 +25,7 @@ typedef struct module {
     size_t n_params, options_size; /* params describe a struct of options_size bytes */
     const module_weight *weights;
     size_t n_weights;
-    int args;                               /* activations it takes */
+    int args, more;                         /* activations it takes; how many others it may have */
     ref (*emit)(builder *b, const call *c); /* 0: failed, b->e says why */
 } module;
 
@@ -59,7 +59,8 @@ const param *module_option(const char *name, param_type type);
 #define MODULE_LIST_OPTION "LIST"
 
 /* The last line of <kind>_<name>.c: defines the module. */
-#define MODULE(kind, name_, args_, doc_)                                                                               \
+#define MODULE(kind, name_, args_, doc_) MODULE_MORE(kind, name_, args_, 0, doc_)
+#define MODULE_MORE(kind, name_, args_, more_, doc_)                                                                   \
     const module module_##kind##_##name_ = {.name = #kind "." #name_,                                                  \
                                             .doc = doc_,                                                               \
                                             .params = rows,                                                            \
@@ -68,4 +69,5 @@ const param *module_option(const char *name, param_type type);
                                             .weights = weights,                                                        \
                                             .n_weights = sizeof weights / sizeof *weights,                             \
                                             .args = args_,                                                             \
+                                            .more = more_,                                                             \
                                             .emit = emit}

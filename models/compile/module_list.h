@@ -14,6 +14,7 @@
     X(ffn_moe)                                                                                                         \
     X(ffn_plain)                                                                                                       \
     X(ffn_xielu)                                                                                                       \
+    X(scale_trained)                                                                                                   \
     X(linear_plain)                                                                                                    \
     X(head_linear)                                                                                                     \
     X(pool_rows)

@@ -8,18 +8,19 @@
 #include "models/compile/score_bias.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 typedef struct options {
-    int64_t heads, kv_heads, head_dim, window, chunk;
+    int64_t heads, kv_heads, head_dim, window, chunk, kv_layers;
     const char *mask;
     double scale, softcap, clip;
     const char *bias, *bias_o;
-    const char *qk_norm, *qk_norm_kind, *qk_norm_bias, *qk_norm_at;
+    const char *qk_norm, *qk_norm_kind, *qk_norm_bias, *qk_norm_at, *values;
     double eps;
     rope_options rope;
     score_bias_options score;
-    bool sinks, gate, clip_normed;
+    bool sinks, gate, clip_normed, v_norm;
     double log_scale, log_scale_every, log_scale_from;
 } options;
 
@@ -33,6 +34,13 @@ static const param rows[] = {
         .doc = "causal: a token sees itself and those before it; full: all; auto: full in encoders"),
     ROW(chunk, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 30,
         .doc = "tokens of a chunk; a token sees nothing before its own chunk; 0 = one chunk"),
+    ROW(kv_layers, PARAM_INT, .otherwise = "-1", .min = -1, .max = 1 << 16,
+        .doc = "layers that have keys and values; later ones read those of the last of them with an equal window; "
+               "-1 = all"),
+    ROW(values, PARAM_WORD, .otherwise = "own", .words = "own|keys|auto",
+        .doc = "values by a matrix of their own, or the keys before norm and rotation; auto: keys where the checkpoint "
+               "has no such matrix"),
+    ROW(v_norm, PARAM_BOOL, .otherwise = "false", .doc = "rms norm of the values of a head, without weight"),
     ROW(scale, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e6, .doc = "factor of scores; 0 = 1 / sqrt(head_dim)"),
     ROW(softcap, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e9, .doc = "cap * tanh(score / cap); 0 = none"),
     ROW(clip, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e9,
@@ -88,17 +96,18 @@ static ref norm_of(builder *b, const call *c, const char *role, ref x, int head_
     return builder_norm(b, c, role, x, n);
 }
 
+/* k 0: the layer has none. */
 static bool qk_norm(builder *b, const call *c, ref *q, ref *k, int head_dim)
 {
-    return (*q = norm_of(b, c, "q_norm", *q, head_dim)) && (*k = norm_of(b, c, "k_norm", *k, head_dim));
+    return (*q = norm_of(b, c, "q_norm", *q, head_dim)) && (!*k || (*k = norm_of(b, c, "k_norm", *k, head_dim)));
 }
 
 static bool clip(builder *b, const call *c, ref *q, ref *k, ref *v)
 {
     double limit = ((const options *)c->options)->clip;
     return (*q = builder_clamp(b, c->path, "q_clip", *q, limit)) &&
-           (*k = builder_clamp(b, c->path, "k_clip", *k, limit)) &&
-           (*v = builder_clamp(b, c->path, "v_clip", *v, limit));
+           (!*k || (*k = builder_clamp(b, c->path, "k_clip", *k, limit))) &&
+           (!*v || (*v = builder_clamp(b, c->path, "v_clip", *v, limit)));
 }
 
 /* Queries that grow with the logarithm of their position (arXiv 2501.19399). */
@@ -115,6 +124,41 @@ static ref log_scale(builder *b, const call *c, ref q)
     op e = {.kind = OP_EMBED, .in = {table}, .u.embed.by = EMBED_BY_POSITION};
     ref factor = table ? builder_op(b, e, c->path, "q_factor", q, 1) : 0;
     return factor ? builder_mul(b, c->path, "q_log_scale", q, factor) : 0;
+}
+
+/* Whether the layer reads the keys and values of an earlier one. */
+static bool reads_earlier(const builder *b, const options *o)
+{
+    return o->kv_layers >= 0 && b->layer >= o->kv_layers && b->layer < ENCODER;
+}
+
+/* The state of the last layer that has one of its own and sees as far back. */
+static int earlier_state(builder *b, const call *c, const state *like, int window)
+{
+    const program *p = b->prog;
+    const options *o = c->options;
+    for (uint32_t i = p->n_op; i-- > 0;) {
+        const op *a = &p->ops[i];
+        if (a->kind != OP_ATTN || a->layer - p->n_enc >= o->kv_layers || a->u.attn.window != window) continue;
+        const state *s = &p->states[a->state];
+        if (s->axis != like->axis) continue;
+        if (s->heads == like->heads && s->k_dim == like->k_dim) return a->state;
+        return err_set(b->e, ERR_SPEC, "%s: layer %d has %d heads of %d, and would read %d heads of %d of layer %d",
+                       c->where, b->layer, like->heads, like->k_dim, s->heads, s->k_dim, a->layer - p->n_enc);
+    }
+    return err_set(b->e, ERR_SPEC,
+                   "%s: layer %d has no keys of its own, and no layer before %lld has some with window %d", c->where,
+                   b->layer, (long long)o->kv_layers, window);
+}
+
+/* The state of the layer, with k and v in it; k 0: that of an earlier one. A negative code on error. */
+static int state_of(builder *b, const call *c, const state *s, int window, ref k, ref v)
+{
+    if (!k) return earlier_state(b, c, s, window);
+    const int index = builder_state(b, *s);
+    op put = {.kind = OP_KV_PUT, .state = (int16_t)index, .in = {k, v}};
+    if (index < 0) return index;
+    return builder_op(b, put, c->path, NULL, 0, 0) ? index : b->e->code;
 }
 
 static ref emit_attention(builder *b, const call *c, ref q, ref k, ref v, int head_dim)
@@ -134,11 +178,9 @@ static ref emit_attention(builder *b, const call *c, ref q, ref k, ref v, int he
                .k_dim = head_dim,
                .v_dim = head_dim,
                .window = all ? 0 : window, /* where rows see later ones, the whole text is kept */
-               .scratch = all};
-    int index = builder_state(b, s);
+               .scratch = all && o->kv_layers < 0};
+    const int index = state_of(b, c, &s, window, k, v);
     if (index < 0) return 0;
-    op put = {.kind = OP_KV_PUT, .state = (int16_t)index, .in = {k, v}};
-    if (!builder_op(b, put, c->path, NULL, 0, 0)) return 0;
     ref sinks = 0;
     if (o->sinks && !builder_vector(b, c, "sinks", "true", heads, &sinks)) return 0;
     score_bias bias;
@@ -165,7 +207,7 @@ static bool rotate(builder *b, const call *c, ref *q, ref *k, int head_dim, int 
     if (strcmp(o->rope, "none") == 0) return true;
     int table = builder_rope_table(b, c, o, dims);
     return table >= 0 && (*q = builder_rotate(b, c, o, "q_rope", *q, table, head_dim)) &&
-           (*k = builder_rotate(b, c, o, "k_rope", *k, table, head_dim));
+           (!*k || (*k = builder_rotate(b, c, o, "k_rope", *k, table, head_dim)));
 }
 
 /* The heads' result times the sigmoid of a projection of the input. */
@@ -174,6 +216,22 @@ static ref gated(builder *b, const call *c, ref mix)
     ref gate = builder_linear(b, c, "gate", c->in[0], builder_width(b, mix), (linear_opt){.bias = "false"});
     gate = gate ? builder_act_fn(b, c->path, "gate_act", gate, ACT_SIGMOID) : 0;
     return gate ? builder_mul(b, c->path, "gated", mix, gate) : 0;
+}
+
+/* Keys and values of the layer; 0 and true: it has none. */
+static bool keys_and_values(builder *b, const call *c, int64_t width, linear_opt in, ref *k, ref *v)
+{
+    const options *o = c->options;
+    char slot[128];
+    bool own = strcmp(o->values, "own") == 0;
+    *k = *v = 0;
+    if (reads_earlier(b, o)) return true;
+    snprintf(slot, sizeof slot, "%s.v", c->path);
+    if (strcmp(o->values, "auto") == 0 && bind_has(b->bind, slot, b->layer, &own, b->e)) return false;
+    *k = builder_linear(b, c, "k", c->in[0], width, in);
+    in.pairs = 0;
+    *v = *k && own ? builder_linear(b, c, "v", c->in[0], width, in) : *k;
+    return *v != 0;
 }
 
 static ref emit(builder *b, const call *c)
@@ -187,13 +245,12 @@ static ref emit(builder *b, const call *c)
                        (long long)kv_heads),
                0;
     int hd = (int)head_dim, dims = (int)(o->rope.rope_dims ? o->rope.rope_dims : head_dim);
-    linear_opt in = {.bias = o->bias, .pairs = hd, .rotated = dims}, values = in, out = {.bias = o->bias_o};
-    values.pairs = 0;
-    ref q = builder_linear(b, c, "q", x, o->heads * head_dim, in);
-    ref k = q ? builder_linear(b, c, "k", x, kv_heads * head_dim, in) : 0;
-    ref v = k ? builder_linear(b, c, "v", x, kv_heads * head_dim, values) : 0;
+    linear_opt in = {.bias = o->bias, .pairs = hd, .rotated = dims}, out = {.bias = o->bias_o};
+    ref q = builder_linear(b, c, "q", x, o->heads * head_dim, in), k, v;
     bool normed = strcmp(o->qk_norm, "none") != 0, after = strcmp(o->qk_norm_at, "after") == 0;
-    bool ok = v && (o->clip_normed || clip(b, c, &q, &k, &v));
+    bool ok = q && keys_and_values(b, c, kv_heads * head_dim, in, &k, &v);
+    if (ok && v && o->v_norm) ok = (v = builder_norm(b, c, "v_norm", v, (norm_opt){NORM_RMS, o->eps, hd})) != 0;
+    if (ok && !o->clip_normed) ok = clip(b, c, &q, &k, &v);
     if (ok && normed && !after) ok = qk_norm(b, c, &q, &k, hd);
     if (ok && o->clip_normed) ok = clip(b, c, &q, &k, &v);
     ok = ok && rotate(b, c, &q, &k, hd, dims);

@@ -9,7 +9,7 @@
 
 typedef struct options {
     int64_t experts, used, expert_dim, groups, groups_used, group_best;
-    const char *score, *correction, *router_bias, *weigh, *act, *bias;
+    const char *score, *correction, *scales, *router_bias, *weigh, *act, *bias;
     bool renorm, gated;
     double factor, near, limit, shift;
 } options;
@@ -31,6 +31,8 @@ static const param rows[] = {
         .doc = "mixer: only scores within this share of the best one enter its weight"),
     ROW(correction, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false",
         .doc = "a vector added to the scores that pick experts, not to the weights"),
+    ROW(scales, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false",
+        .doc = "a vector of factors of the weights, one for each expert, applied last"),
     ROW(router_bias, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false", .doc = "bias of the router"),
     ROW(weigh, PARAM_WORD, .otherwise = "output", .words = "output|input",
         .doc = "weights multiply the outputs of experts, or their inputs"),
@@ -45,6 +47,7 @@ static const param rows[] = {
 static const module_weight weights[] = {
     {"router", "[experts, dim]", "scores of the experts"},
     {"correction", "[experts]", "picks, but does not weigh"},
+    {"scales", "[experts]", "weighs, but does not pick"},
     {"gate", "[experts][expert_dim, dim]", "what the activation is applied to"},
     {"up", "[experts][expert_dim, dim]", "what the gate multiplies"},
     {"down", "[experts][dim, expert_dim]", "back to the hidden state"},
@@ -61,12 +64,13 @@ static bool route(builder *b, const call *c, builder_experts *by)
 {
     const options *o = c->options;
     int used = (int)o->used;
-    ref correction;
-    ref scores = builder_linear(b, c, "router", c->in[0], o->experts,
+    ref correction, scales;
+    ref scores = builder_linear(b, c, "router", c->in[1] ? c->in[1] : c->in[0], o->experts,
                                 (linear_opt){.bias = o->router_bias, .keep_type = true});
     if (!scores || !builder_vector(b, c, "correction", o->correction, o->experts, &correction)) return false;
+    if (!builder_vector(b, c, "scales", o->scales, o->experts, &scales)) return false;
     op r = {.kind = OP_ROUTE,
-            .in = {scores, correction},
+            .in = {scores, correction, scales},
             .u.route = {.score = score_of(o->score),
                         .used = used,
                         .groups = o->groups > 1 ? (int)o->groups : 0,
@@ -120,4 +124,4 @@ static ref emit(builder *b, const call *c)
     return y ? builder_scatter(b, c, y, &by, !input) : 0;
 }
 
-MODULE(ffn, moe, 1, "mixture of experts (arXiv 1701.06538)");
+MODULE_MORE(ffn, moe, 1, 1, "mixture of experts (arXiv 1701.06538); a second activation is what the router reads");

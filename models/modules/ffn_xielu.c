@@ -39,16 +39,11 @@ static const module_weight weights[] = {
 /* The one number that the tensor of a role holds, or the option of that name where there is none; false: failed. */
 static bool trained(builder *b, const call *c, const char *role, double option, double *out)
 {
-    size_t n;
-    char slot[96];
-    snprintf(slot, sizeof slot, "%s.%s", c->path, role);
-    const float *values = bind_values(b->bind, slot, b->layer, &b->prog->mem, &n, b->e);
-    *out = values ? values[0] : option;
-    if (b->e->code) return false;
-    if (!values && option == ABSENT)
-        return err_set(b->e, ERR_SPEC, "%s: %s is neither a tensor nor given", c->where, slot), false;
-    if (values && n != 1)
-        return err_set(b->e, ERR_SPEC, "%s: %s has %zu elements; expected one", c->where, slot, n), false;
+    bool there;
+    *out = option;
+    if (!builder_trained(b, c, role, out, &there)) return false;
+    if (!there && option == ABSENT)
+        return err_set(b->e, ERR_SPEC, "%s: %s.%s is neither a tensor nor given", c->where, c->path, role), false;
     return true;
 }
 

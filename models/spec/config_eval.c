@@ -411,6 +411,16 @@ static int eval_binary(scope *c, const expr *x, value *out)
     return arithmetic(c, x->op, a.number, b.number, out);
 }
 
+/* The member that is called by a number, with or without zeros in front: "5", "05". */
+static const json *member_numbered(const json *object, double number)
+{
+    for (const json *m = json_first(object); m; m = json_next(m)) {
+        const char *key = json_key(m);
+        if (*key && key[strspn(key, "0123456789")] == 0 && strtod(key, NULL) == number) return m;
+    }
+    return NULL;
+}
+
 static int eval_index(scope *c, const expr *x, value *out)
 {
     value list = {0}, at;
@@ -420,6 +430,8 @@ static int eval_index(scope *c, const expr *x, value *out)
     *out = (value){0};
     if (rc || at.kind == VALUE_NONE || (from->kind != EXPR_LIST && list.kind == VALUE_NONE)) return rc;
     if ((rc = want_number(c, &at, "an index"))) return rc;
+    if (list.kind == VALUE_NODE && json_type(list.node) == JSON_OBJECT)
+        return *out = value_of_json(member_numbered(list.node, at.number)), OK;
     bool many = from->kind == EXPR_LIST || list.kind == VALUE_LIST ||
                 (list.kind == VALUE_NODE && json_type(list.node) == JSON_ARRAY);
     if (!many) return refuse_expr(c, "only lists have elements", "");

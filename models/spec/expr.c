@@ -360,6 +360,15 @@ int expr_parse(const expr **out, arena *a, const char *text, const char *where, 
     return p.rc;
 }
 
+bool formula_has_statements(const char *text)
+{
+    while (*text == ' ' || *text == '\n' || *text == '\t') text++;
+    const size_t n = name_length(text);
+    const char *after = text + n;
+    while (*after == ' ' || *after == '\n' || *after == '\t') after++;
+    return n && after[0] == '=' && after[1] != '=';
+}
+
 int formula_parse(formula *out, arena *a, const char *text, const char *where, err *e)
 {
     parser p;

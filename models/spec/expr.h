@@ -67,6 +67,7 @@ enum { EXPR_TEXT_MAX = 1 << 18, EXPR_DEPTH_MAX = 48, EXPR_NODES_MAX = 1 << 14, F
 /* Parses the whole of `text` into the arena. `where` ("llama.ini:12: heads") starts messages. */
 int expr_parse(const expr **out, arena *a, const char *text, const char *where, err *e);
 int formula_parse(formula *out, arena *a, const char *text, const char *where, err *e);
+bool formula_has_statements(const char *text); /* "x = …" and not an expression */
 
 /* The sources that may stand in front of a name: "generation", or that of a checkpoint format (ckpt_source). */
 bool expr_is_source(const char *s, size_t n);

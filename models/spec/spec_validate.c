@@ -54,7 +54,8 @@ static int check_text(spec *s, spec_row *r, err *e)
 {
     char where[300];
     snprintf(where, sizeof where, "%s: %s", r->where, r->key);
-    if (is_formula(r)) {
+    const bool embed = strcmp(r->key, "embed") == 0 && strcmp(r->section, "network") == 0;
+    if (is_formula(r) || (embed && formula_has_statements(r->text))) {
         formula f;
         bool sets_x = false;
         int rc = formula_parse(&f, &s->mem, r->text, where, e);

@@ -364,6 +364,7 @@ static const char *check_route(shapes t)
     if (t.p->n_used && t.p->n_used != used) return "all layers must use the same number of experts";
     if (!is_route(t.out, used)) return "the output has an id and a weight for each expert";
     if (!optional_vector(t.b, experts)) return "the bias does not fit";
+    if (!optional_vector(t.c, experts)) return "needs a factor for each expert";
     if (t.o->u.route.score < 0 || t.o->u.route.score >= SCORE_COUNT) return "unknown kind of score";
     if (groups < 0 || (groups && experts % groups)) return "groups do not divide the experts";
     if (groups && (t.o->u.route.groups_used < 1 || t.o->u.route.groups_used > groups ||

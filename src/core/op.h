@@ -48,7 +48,9 @@ enum {
     X(CLAMP, clamp, OPF_EACH, "out = min(max(in0, -limit), limit); `above`: min(in0, limit)")                          \
     X(TAKE_OUT, take_out, 0, "out[i] = in0[ step.out[i] ]: only rows whose result is wanted go on")                    \
     X(ROUTE, route, 0,                                                                                                 \
-      "out[r] = the `used` experts that row r of scores in0 [+ bias in1] picks, best first, then their weights")       \
+      "out[r] = the `used` experts that row r of scores in0 [+ bias in1] picks, best first, then their weights [* "    \
+      "in2 "                                                                                                           \
+      "of the expert]")                                                                                                \
     X(DISPATCH, dispatch, 0,                                                                                           \
       "out = one row for each expert of each row of in0, sorted by expert: token row, expert - first; and where each " \
       "went; last, as expert -1, rows of experts that are not here, which nobody computes")                            \

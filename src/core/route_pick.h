@@ -69,7 +69,8 @@ static inline float route_mix(const route_row *w, int32_t best, float near)
     return 1.0f / sum;
 }
 
-static inline void route_pick(const op *o, route_row *w, const float *bias, float *out)
+/* bias, scale: [n] or NULL. */
+static inline void route_pick(const op *o, route_row *w, const float *bias, const float *scale, float *out)
 {
     int32_t used = o->u.route.used, *id = w->id;
     float *share = out + used, sum = 0, most = 0;
@@ -95,5 +96,6 @@ static inline void route_pick(const op *o, route_row *w, const float *bias, floa
     for (int32_t k = 0; k < used; k++) {
         if (divide) share[k] = share[k] / (sum + 1e-20f);
         share[k] *= o->u.route.factor;
+        if (scale) share[k] *= scale[id[k]];
     }
 }

@@ -5,7 +5,7 @@
 
 static inline void route_rows(const run *r, const op *o, int worker, int workers)
 {
-    const float *x = arg_at(r, o->in[0]), *bias = arg_at(r, o->in[1]);
+    const float *x = arg_at(r, o->in[0]), *bias = arg_at(r, o->in[1]), *scale = arg_at(r, o->in[2]);
     float *y = arg_at(r, o->out);
     int64_t n = arg_dim(r, o->in[0]), width = arg_dim(r, o->out), from, to;
     route_row *w = (route_row *)(void *)arg_scratch(r, worker);
@@ -13,6 +13,6 @@ static inline void route_rows(const run *r, const op *o, int worker, int workers
     run_share(arg_rows(r, o->out), 1, worker, workers, &from, &to);
     for (int64_t i = from; i < to; i++) {
         w->logits = x + i * n;
-        route_pick(o, w, bias, y + i * width);
+        route_pick(o, w, bias, scale, y + i * width);
     }
 }

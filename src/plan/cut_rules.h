@@ -53,7 +53,7 @@ static inline int64_t cut_recur_heads(const op *o) { return cut_by_keys(o) ? o->
     X(SOFTCAP, ALIKE, ALIKE, NOTHING, NOTHING, NOTHING, 0)                                                             \
     X(CLAMP, ALIKE, ALIKE, NOTHING, NOTHING, NOTHING, 0)                                                               \
     X(TAKE_OUT, ALIKE, ALIKE, NOTHING, NOTHING, NOTHING, 0)                                                            \
-    X(ROUTE, WHOLE, COPIED, ALL, NOTHING, NOTHING, 0)                                                                  \
+    X(ROUTE, WHOLE, COPIED, ALL, ALL, NOTHING, 0)                                                                      \
     X(DISPATCH, WHOLE, WHOLE, NOTHING, NOTHING, NOTHING, 0)                                                            \
     X(GATHER, ALIKE, ALIKE, WHOLE, WHOLE, NOTHING, 0)                                                                  \
     X(MATMUL_EXP, ROWS, WHOLE, ROWS, VECTOR, WHOLE, 0)                                                                 \

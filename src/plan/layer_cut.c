@@ -1,9 +1,13 @@
-/* layer_cut.c - gives each group of devices a run of layers, in proportion to its weight. Where the outer groups are of
+/* layer_cut.c - gives each group of devices a run of layers, in proportion to its weight. Layers that read keys and
+ * values of earlier ones stay in their group. Where the outer groups are of
  * other processes, what comes before and after the layers (tables, head) is a group of this process; if it is theirs,
  * the last group is one that has nothing and takes results. */
 #include "plan/plan_state.h"
 
 #include "base/mem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
 
 /* First op of layer l; n_op when l is past the last layer (then the tail after the layers counts as the last
  * segment's). */
@@ -51,8 +55,44 @@ static double weight_of(const plan_group *g)
     return sum;
 }
 
-/* Gives each group a run of layers in proportion to its weight, at least one. open: program_open_states. */
-static int divide(plan *l, const uint8_t *open, err *e)
+/* The layer that is nearest to `want` of those from `from` on before which the model may be divided, with `left` more
+ * of them behind it; 0: there is none. */
+static int nearest(const bool *may, int layers, int from, int want, int left)
+{
+    int best = 0, behind = 0;
+    for (int l = layers - 1; l >= from; l--) {
+        if (!may[l]) continue;
+        const bool nearer = !best || abs(l - want) < abs(best - want);
+        if (behind++ >= left && nearer) best = l;
+    }
+    return best;
+}
+
+/* Says before which layers the model may be divided. */
+static int refuse_groups(const bool *may, int layers, int n, err *e)
+{
+    char list[160];
+    int len = 0, places = 0;
+    for (int l = 1; l < layers; l++) {
+        if (!may[l]) continue;
+        places++;
+        if (len + 12 < (int)sizeof list)
+            len += snprintf(list + len, sizeof list - (size_t)len, "%s%d", len ? ", " : "", l);
+    }
+    if (!places)
+        return err_set(e, ERR_USAGE,
+                       "--devices: this model cannot be divided by layers (;): later layers read keys and "
+                       "values of earlier ones");
+    return err_set(
+        e, ERR_USAGE,
+        "--devices: %d groups of devices: this model can be divided only before layers %s: later layers read "
+        "keys and values of earlier ones",
+        n, list);
+}
+
+/* Gives each group a run of layers in proportion to its weight, at least one. may: before which layers no state is
+ * open. */
+static int divide(plan *l, const bool *may, err *e)
 {
     const program *p = l->p;
     const int layers = p->n_enc + p->n_layer, first = l->groups[0].is_end, n = l->n_group - first - has_back(l);
@@ -64,17 +104,11 @@ static int divide(plan *l, const uint8_t *open, err *e)
     for (int i = 0, layer = 0; i < n; i++) {
         plan_group *g = &groups[i];
         sum += weight_of(g);
-        int end = (int)(sum / total * layers + 0.5), most = layers - (n - 1 - i);
-        if (end < layer + 1) end = layer + 1;
-        if (end > most || i == n - 1) end = most;
-        while (i < n - 1 && end < most && open[layer_start(p, end)]) end++;
+        int end = (int)(sum / total * layers + 0.5);
+        if (i == n - 1) end = layers;
+        else if (!(end = nearest(may, layers, layer + 1, end, n - 2 - i))) return refuse_groups(may, layers, n, e);
         g->op0 = i ? groups[i - 1].op1 : first ? layer_start(p, 0) : 0;
         g->op1 = i < n - 1 ? layer_start(p, end) : has_back(l) ? back_start(l) : p->n_op;
-        if (i < n - 1 && open[g->op1])
-            return err_set(e, ERR_USAGE,
-                           "--devices: this model cannot be divided before layer %d: later layers read keys and values "
-                           "of earlier ones",
-                           end);
         g->layer0 = layer;
         g->layer1 = end;
         layer = end;
@@ -85,10 +119,14 @@ static int divide(plan *l, const uint8_t *open, err *e)
 
 int divide_layers(plan *l, err *e)
 {
+    const int layers = l->p->n_enc + l->p->n_layer;
     uint8_t *open = mem_zero((size_t)l->p->n_op + 1, 1);
-    if (!open) return err_memory(e, "the plan");
-    program_open_states(l->p, open);
-    int rc = divide(l, open, e);
+    bool *may = mem_zero((size_t)layers + 1, sizeof *may);
+    int rc = open && may ? OK : err_memory(e, "the plan");
+    if (!rc) program_open_states(l->p, open);
+    for (int i = 1; i < layers && !rc; i++) may[i] = !open[layer_start(l->p, i)];
+    if (!rc) rc = divide(l, may, e);
     mem_free(open);
+    mem_free(may);
     return rc;
 }

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from oracle_cases import FULL, pattern, rope, yarn
+from oracle_gguf_kv import factors, own_name, write_gemma4
 from oracle_gguf_moe import buffers_of, experts, first, write_expert_keys, write_latent_keys
 from oracle_remote import OPENELM_FFN, OPENELM_HEADS, OPENELM_KV, ScaledEmbedding, ScaledLinear, divisible
 from oracle_table import CASES
@@ -192,6 +193,10 @@ FILES = {
     "bailing2":         ("bailingmoe2", None, experts(plain)),
     "lfm2":             ("lfm2", None, kernels),
     "lfm2-moe":         ("lfm2moe", None, experts(kernels)),
+    "gemma4":           ("gemma4", None, factors),
+    "gemma4-narrow":    ("gemma4", lambda s: dict(attention_bias=False), factors),
+    "gemma4-values":    ("gemma4", None, factors),
+    "gemma4-moe":       ("gemma4", None, factors),
 }
 # converted from the family's own tensors, others from transformers' class
 AS_PUBLISHED = ("chatglm", "jais", "openelm", "bailing", "bailing2")
@@ -222,6 +227,9 @@ def write_keys(w, model, arch):
         w.add_head_count(heads)
         w.add_head_count_kv([0 if kind == "conv" else c.num_key_value_heads for kind in c.layer_types])
         w.add_shortconv_l_cache(c.conv_L_cache)
+    elif arch == "gemma4":
+        w.add_head_count(heads)
+        write_gemma4(w, c)
     else:
         w.add_feed_forward_length(first(c, "intermediate_size_mlp", "intermediate_size", "n_inner", "ffn_hidden_size",
                                         "d_ff") or 4 * dim)
@@ -235,19 +243,20 @@ def write_keys(w, model, arch):
     else:
         w.add_layer_norm_eps(first(c, "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps",
                                    "rms_norm_eps" if arch == "jais" else "") or 1e-5)
-    size = first(c, "head_dim") or dim // heads
-    if arch != "deepseek2" and (size != dim // heads or arch.startswith("gemma")):
+    size = arch != "gemma4" and first(c, "head_dim") or dim // heads
+    if arch not in ("deepseek2", "gemma4") and (size != dim // heads or arch.startswith("gemma")):
         w.add_key_length(size)
         w.add_value_length(size)
     write_rope(w, c, arch, size)
     write_extras(w, model, arch)
-    write_expert_keys(w, c)
+    if arch != "gemma4":
+        write_expert_keys(w, c)
     write_latent_keys(w, c)
 
 
 def write_rope(w, c, arch, size):
     rope_set = getattr(c, "rope_parameters", None)
-    if not rope_set or arch in ("bloom", "mpt", "gpt2", "starcoder", "jais"):
+    if not rope_set or arch in ("gemma4", "bloom", "mpt", "gpt2", "starcoder", "jais"):
         return
     rope_set = rope_set.get("full_attention", rope_set)
     if arch not in ("gemma", "gemma2", "falcon", "phi2", "gptneox", "stablelm", "baichuan"):
@@ -359,7 +368,7 @@ def write_gguf(path, model, name, to_type=None):
         parts = change(whole, stored, c)
         for n, values in parts if isinstance(parts, list) else [(whole, parts)]:
             ends = (".weight", ".bias")
-            to = names.get_name(n, ends) or names.get_name(n.replace("transformer.", ""), ends)
+            to = own_name(n) or names.get_name(n, ends) or names.get_name(n.replace("transformer.", ""), ends)
             if to is None:
                 raise SystemExit(f"oracle: {name}: {arch_name} has no tensor for {n}")
             values = np.ascontiguousarray(values, dtype=np.float32)

@@ -120,5 +120,5 @@ def write_latent_keys(w, c):
 
 
 def buffers_of(model):
-    """Vectors that pick experts: saved, but no parameters."""
-    return {n: p for n, p in model.named_buffers() if n.endswith("_bias")}
+    """Vectors that pick experts, and factors of layers: saved, but no parameters."""
+    return {n: p for n, p in model.named_buffers() if n.endswith(("_bias", "layer_scalar"))}

@@ -62,7 +62,11 @@ def hub_config(saved, config_class, case):
             config.pop("num_kv_heads", None)
     for key in DERIVED.get(family, ()):
         config.pop(key, None)
-    if family != "olmo3":                   # which takes rope_theta for one kind of layer only
+    if family == "gemma4_text":
+        full = config.pop("per_layer_config")[str(saved["layer_types"].index("full_attention"))]
+        config["global_head_dim"] = full["head_dim"]
+        config["num_global_key_value_heads"] = full.get("num_key_value_heads")
+    elif family != "olmo3":                 # which takes rope_theta for one kind of layer only
         old_rope(config, family)
     config.update(case.hub)
     for name, other in case.renamed.items():

@@ -84,6 +84,8 @@ def redraw(model, case, seed, tied):
         for part, b in module.named_buffers(recurse=False):
             if part == "final_logits_bias":
                 draw(b, 0.0, 0.3)
+            if part == "layer_scalar":
+                draw(b, 1.0, 0.2)
         for part, p in module.named_parameters(recurse=False):
             if id(p) not in left:
                 continue
@@ -93,13 +95,16 @@ def redraw(model, case, seed, tied):
             if part == "weight" and name.endswith("relative_attention_bias"):
                 draw(p, 0.0, 1.0)
             elif "Norm" in kind:
-                one = 0.0 if "Gemma" in kind or kind.endswith("1P") else 1.0
+                less_one = "Gemma" in kind and not kind.startswith(("Gemma3n", "Gemma4"))
+                one = 0.0 if less_one or kind.endswith("1P") else 1.0
                 draw(p, one if part == "weight" else 0.0, 0.2 if part == "weight" else 0.1)
             elif "Embedding" in kind:
                 head = tied and p.shape[0] == model.config.vocab_size
                 draw(p, 0.0, case.embed * (4.0 / math.sqrt(p.shape[1]) if head else 0.7))
             elif part == "bias" or part.endswith("_bias"):
                 draw(p, 0.0, 0.1)
+            elif part in ("scale", "per_expert_scale"):
+                draw(p, 1.0, 0.3)
             elif part == "sinks":
                 draw(p, 0.5, 1.0)
             elif kind.endswith("Experts"):
@@ -128,7 +133,7 @@ def uneven_last_norm(model, size, tied):
     There every other column also changes sign, or each token would predict itself. `size` makes up for a tied head
     that was drawn small."""
     named = [(n, m) for n, m in model.named_modules() if "Norm" in type(m).__name__]
-    norms = [m for n, m in named if not re.search(r"\.\d+\.|embedding", n)]
+    norms = [m for n, m in named if not re.search(r"\.\d+\.|embedding|per_layer", n)]
     if not norms and model.config.is_encoder_decoder:       # BART: the norm that ends the last layer
         norms = [named[-2][1] if "embedding" in named[-1][0] else named[-1][1]]
     if not norms or getattr(norms[-1], "weight", None) is None:
@@ -223,7 +228,7 @@ def parts_of(model):
             yield from ((f"{name}[{e}]", p[e]) for e in range(p.shape[0]))
         else:
             yield name, p
-    yield from ((n, p) for n, p in model.named_buffers() if n.endswith("_bias"))
+    yield from ((n, p) for n, p in model.named_buffers() if n.endswith(("_bias", "layer_scalar")))
 
 
 @torch.no_grad()
@@ -279,7 +284,7 @@ def rounded(model, through):
     if through is not None:
         tables = {id(p) for m in model.modules() if "Sinusoidal" in type(m).__name__ for p in m.parameters()}
         stored = [p.data for p in model.parameters() if id(p) not in tables]
-        for p in stored + [b for n, b in model.named_buffers() if n.endswith("final_logits_bias")]:
+        for p in stored + [b for n, b in model.named_buffers() if n.endswith(("final_logits_bias", "layer_scalar"))]:
             p.copy_(through(p).float())
     return model
 

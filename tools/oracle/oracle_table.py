@@ -8,12 +8,14 @@ import oracle_cases_dense
 import oracle_cases_enc
 import oracle_cases_encdec
 import oracle_cases_heads
+import oracle_cases_kv
 import oracle_cases_moe
 import oracle_cases_remote
 import oracle_cases_slot
 
 TABLES = [module.CASES for module in (oracle_cases, oracle_cases_dense, oracle_cases_encdec, oracle_cases_moe,
-                                      oracle_cases_remote, oracle_cases_enc, oracle_cases_slot, oracle_cases_heads)]
+                                      oracle_cases_remote, oracle_cases_enc, oracle_cases_slot, oracle_cases_heads,
+                                      oracle_cases_kv)]
 CASES = {name: case for table in TABLES for name, case in table.items()}
 assert len(CASES) == sum(map(len, TABLES)), "a name is in two tables"
 
