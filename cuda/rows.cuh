@@ -151,7 +151,8 @@ __device__ __forceinline__ void run_norm(const run_step &s, const run_place &at,
     __syncthreads();
     for (int first = (int)threadIdx.x / 32 * 2; first < groups; first += (int)blockDim.x / 16) {
         const int own = first + (int)threadIdx.x / 16 % 2, g = own < groups ? own : first;
-        const float2 by = norm_of(from + g * width, width, s.i[0], s.f, lane);
+        /* half a warp without a group reads nothing: the other half may write the row where it lies */
+        const float2 by = norm_of(from + g * width, own < groups ? width : 0, s.i[0], s.f, lane);
         if (groups == 1 && threadIdx.x == 0) single = by;
         if (groups == 1 || own >= groups) continue;
         const float *gain = s.b ? s.b + (int64_t)g * width % s.gain_n : NULL,
