@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "io/stored_find.h"
 #include "models/arch.h"
 #include "models/compile/build.h"
 #include "models/compile/spec_unread.h"
@@ -27,6 +28,7 @@ enum { CTX_DEFAULT = 8192, CTX_UNKNOWN = 2048, CTX_MAX = 1 << 24 };
 /* Everything one model owns; model is the public part. */
 typedef struct opened {
     model m;
+    const char *quantized; /* what its configuration says of its quantizer; NULL: nothing */
     config_eval *values;
     json *config; /* what stands in for config.json: that of [model] config, of the text model in a wrapper; or NULL */
     arena mem;
@@ -61,7 +63,7 @@ int model_sources(ckpt **weights, json **config, spec *s, const char *path, err 
  * make this program read other files. */
 static int foreign_spec(opened *o, const char *text, const char *what, const char *user, err *e)
 {
-    static const char *const known[] = {"name", "arch", "doc", "code"};
+    static const char *const known[] = {"name", "arch", "doc", "code", "quantized"};
     spec_file f;
     int rc = spec_file_parse(&f, span_str(text), what, e);
     if (rc) return rc;
@@ -113,27 +115,16 @@ static int check_format(const model *m, err *e)
                    ckpt_format(m->weights));
 }
 
-/* Hugging Face checkpoints say in quantization_config how their integers become weights. That is not read here; one
- * whose tensors are floats after all (decoded, or quantized only while loading) is like any other. */
-static int check_quantized(const opened *o, err *e)
+/* Quantized matrices, by the configuration, or as the leader's spec says. */
+static int find_stored(opened *o, err *e)
 {
-    const ckpt *c = o->m.weights;
-    const json *q = json_get(o->config ? o->config : ckpt_config(c), "quantization_config");
-    const char *method = json_str(json_get(q, "quant_method"), "a method without name");
-    if (json_type(q) != JSON_OBJECT) return OK;
-    for (uint32_t i = 0; i < ckpt_count(c); i++) {
-        const ckpt_entry *t = ckpt_at(c, i);
-        bool coded = t->type == DTYPE_I32 || t->type == DTYPE_U8 || t->type == DTYPE_I8 || t->type == DTYPE_F8_E4M3 ||
-                     t->type == DTYPE_F8_E5M2;
-        if (coded && t->dims.rank >= 2)
-            return err_set(
-                e, ERR_SPEC,
-                "%s: quantized (quantization_config.quant_method %.40s; tensor '%.200s' is %s): of quantized "
-                "models only GGUF files can be read",
-                ckpt_path(c), method, t->name, dtype_info[t->type].name);
-    }
-    log_line(LOG_WARN, "%s: quantization_config (%.40s) has no effect: all weights are floats", ckpt_path(c), method);
-    return OK;
+    buf said = {0};
+    ckpt *c = o->m.weights;
+    int rc = stored_find(c, o->config ? o->config : ckpt_config(c), spec_text(o->m.resolved, "model", "quantized"),
+                         &said, e);
+    if (!rc && said.n && !(o->quantized = arena_str(&o->mem, buf_cstr(&said)))) rc = err_memory(e, "a model");
+    buf_free(&said);
+    return rc;
 }
 
 /* Goes into the part of the configuration that the spec reads. */
@@ -292,7 +283,7 @@ static int fill_model(opened *o, const model_options *opt, err *e)
     config_sources from;
     int rc = check_format(m, e), n_bos;
     if (!rc) rc = enter_root(o, e);
-    if (!rc) rc = check_quantized(o, e);
+    if (!rc) rc = find_stored(o, e);
     if (!rc) rc = build_sources(&from, m->weights, o->config, e);
     if (!rc) rc = heads_apply(m->resolved, m->weights, from.hf, e);
     if (!rc) rc = pooling_read(&m->texts, m->weights, e);
@@ -369,7 +360,10 @@ int model_spec_text(const model *m, buf *out, err *e)
 
 int model_own_spec_text(const model *m, const char *tensors, buf *out, err *e)
 {
-    return spec_show(m->resolved, ((const opened *)m)->values, m->arch, NULL, tensors, out, e);
+    const opened *o = (const opened *)m;
+    int rc = spec_show(m->resolved, o->values, m->arch, NULL, tensors, out, e);
+    if (!rc && !tensors && o->quantized) buf_printf(out, "\n[model]\nquantized = %s\n", o->quantized);
+    return rc ? rc : out->bad ? err_memory(e, "a spec") : OK;
 }
 
 void model_close(model *m)

@@ -253,7 +253,7 @@ static int show_generate(show *w)
 
 int spec_show(spec *s, config_eval *values, const char *arch, const char *path, const char *tensors, buf *out, err *e)
 {
-    static const char *const skip[] = {"path", "arch", "config", "base", "unread", "root", "absent", NULL};
+    static const char *const skip[] = {"path", "arch", "config", "base", "unread", "root", "absent", "quantized", NULL};
     err own = {0};
     show w = {.s = s, .values = values, .out = out, .layers = config_layers(values), .recipes = !tensors, .e = &own};
     bool whole = arch && !tensors;

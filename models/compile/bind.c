@@ -194,6 +194,7 @@ static int resolve_line(binder *b, const spec_row *row, int layer, bool derived,
         if ((rc = find_named(b, &how, derived, where, out, e))) return rc;
         if (!out->entry) continue;
         out->how = how;
+        if (out->entry->stored) out->how.transpose = false; /* quantizers store rows */
         if (derived)
             out->how.transpose = out->how.normalize_rows = false, out->how.mul = 1, out->how.add = 0, out->how.cols = 0;
         return OK;
@@ -221,7 +222,7 @@ int bind_has(binder *b, const char *slot, int layer, bool *has, err *e)
 
 /* ---- shapes */
 
-static uint32_t index_of(const binder *b, const ckpt_entry *t) { return (uint32_t)(t - ckpt_at(b->c, 0)); }
+static uint32_t index_of(const binder *b, const ckpt_entry *t) { return ckpt_index(b->c, t); }
 
 static const char *describe_want(const bind_want *w, char *out, size_t cap)
 {
@@ -339,10 +340,19 @@ static bool has_factors_apart(const binder *b, const found *f)
     return scale && scale->bytes > sizeof(float);
 }
 
+/* The factor that a stored matrix leaves to its reader, 1: none. */
+static float stored_factor(const ckpt_entry *t)
+{
+    const bool left = t->stored && (t->type == DTYPE_NVFP4 || t->type == DTYPE_Q2_0);
+    return left ? t->stored->factor : 1;
+}
+
 /* The factor of matrix `part` of `parts` that lie in an entry. */
 static int factor_of(binder *b, const found *f, int64_t part, int64_t parts, float *out, err *e)
 {
-    const ckpt_entry *t = f->entry, *scale = scale_of(b, f), *input = find_beside(b, t, ".input_scale");
+    const ckpt_entry *t = f->entry;
+    if (t->stored) return *out = stored_factor(t), OK;
+    const ckpt_entry *scale = scale_of(b, f), *input = find_beside(b, t, ".input_scale");
     *out = 1;
     if (input) b->used[index_of(b, input)].numbers = -1;
     if (!scale) return OK;
@@ -403,6 +413,7 @@ static int piece_of(binder *b, const bind_want *w, const found *f, int64_t part,
                    .transpose = transpose,
                    .normalize_rows = f->how.normalize_rows,
                    .packed = f->entry->packed,
+                   .stored = f->entry->stored,
                    .mul = (float)f->how.mul * factor,
                    .add = (float)f->how.add};
     if (b->used[at].numbers >= 0) b->used[at].numbers += rows * cols;
@@ -495,11 +506,12 @@ static int find_output_scale(binder *b, const bind_want *w, const found *f, dtyp
 {
     found bias;
     const recipe *how = &f->how;
-    const ckpt_entry *scale = w->output_scale && f->n == 1 ? scale_of(b, f) : NULL;
+    const bool alone = w->output_scale && f->n == 1;
+    const ckpt_entry *scale = alone ? scale_of(b, f) : NULL;
     bool plain = !how->transpose && !how->normalize_rows && how->mul == 1 && how->add == 0;
     *out = 0;
-    if (!scale || scale->bytes > sizeof(float) || want != DTYPE_NONE || w->parts || !plain ||
-        !panel_format_of(f->entry->type))
+    if (!(scale || (alone && stored_factor(f->entry) != 1)) || (scale && scale->bytes > sizeof(float)) ||
+        want != DTYPE_NONE || w->parts || !plain || !panel_format_of(f->entry->type))
         return OK;
     int rc = find_slot(b, w->slot, w->layer, true, &bias, e); /* is added by the product */
     return rc || bias.entry ? rc : factor_of(b, f, 0, 1, out, e);
@@ -533,7 +545,8 @@ static int make_weight(binder *b, const bind_want *w, const found *f, const char
                    .parts = w->parts,
                    .want = held,
                    .output_scale = output_scale};
-    b->widened += held == DTYPE_NONE && output_scale == 0 && dtype_is_block(pieces[0].type) && scale_of(b, f);
+    b->widened += held == DTYPE_NONE && output_scale == 0 && dtype_is_block(pieces[0].type) &&
+                  (scale_of(b, f) || stored_factor(f->entry) != 1);
     made.packed = pieces[0].packed && weight_held_type(&made) == pieces[0].type;
     buf key = {0};
     if (!weight_key(&made, &key)) rc = err_memory(e, "tensors");
@@ -639,7 +652,7 @@ int bind_finish(binder *b, err *e)
     uint32_t unused = 0;
     for (uint32_t i = 0; i < ckpt_count(b->c); i++) {
         const ckpt_entry *t = ckpt_at(b->c, i);
-        bool left_out = b->used[i].numbers != 0;
+        bool left_out = b->used[i].numbers != 0 || ckpt_is_aside(b->c, i);
         int rc = left_out ? OK : ignored(b, t->name, &left_out, e);
         if (rc) return buf_free(&names), rc;
         if (!left_out && unused++ < 3) buf_printf(&names, "%s'%.120s'", unused > 1 ? ", " : "", t->name);

@@ -64,9 +64,22 @@ static dtype type_of_copy(const exporter *x, const ckpt_entry *t)
     return t->dims.dim[t->dims.rank - 1] % dtype_info[x->type].weights == 0 ? x->type : t->type;
 }
 
+/* Whether a weight is made of several tensors, whose types say nothing by themselves. */
+static bool has_stored(const program *p)
+{
+    for (uint32_t i = 0; i < p->n_weight; i++)
+        for (uint32_t k = 0; k < p->weights[i].n_piece; k++)
+            if (p->weights[i].pieces[k].stored) return true;
+    return false;
+}
+
 static int copy_tensors(exporter *x)
 {
     const ckpt *c = x->m->weights;
+    if ((x->type != DTYPE_NONE || x->as_held) && has_stored(x->m->prog))
+        return err_set(x->e, ERR_USAGE,
+                       "%s: a quantized folder is copied as it is: leave --weights out, or write a GGUF file",
+                       ckpt_path(c));
     x->tensor = mem_zero(ckpt_count(c), sizeof *x->tensor);
     if (!x->tensor) return export_oom(x);
     for (uint32_t i = 0; i < ckpt_count(c); i++) {

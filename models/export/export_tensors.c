@@ -264,7 +264,8 @@ static const void *give_raw(void *self, uint64_t n, dtype type)
     out_row r = row_at(t, (int64_t)n % t->rows);
     const out_part *p = &t->part[r.part];
     const piece *c = weight_row(p->from, p->first + (int64_t)n / t->rows * p->rows + r.row, &row);
-    bool same = !c->transpose && !c->packed && !piece_changes(c) && !piece_changes(&p->how) && c->type == type;
+    bool same = !c->transpose && !c->packed && !c->stored && !piece_changes(c) && !piece_changes(&p->how) &&
+                c->type == type;
     return same && dtype_bytes(type, (uint64_t)c->src_cols, &row_bytes) ? c->data + (uint64_t)row * row_bytes : NULL;
 }
 

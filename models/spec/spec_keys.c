@@ -12,6 +12,8 @@ static const param model_rows[] = {
     TEXT("base", "NAME", "spec to start from: a built-in one by name, or a file (.ini, .json)"),
     TEXT("path", "PATH", "the model: folder, .safetensors, .bin/.pt, .gguf or llama2.c file; relative to this spec"),
     TEXT("config", "FILE", "JSON file that stands in for the checkpoint's config.json; relative to this spec"),
+    TEXT("quantized", "METHOD BITS GROUP ROWS COLUMNS ZERO DIVIDES",
+         "what quantization_config says: for nodes, which have no config.json"),
     TEXT("root", "NAME",
          "object of config.json that holds the text model's keys, where it has it (default: text_config)"),
     TEXT("absent", "KEY N, KEY N",

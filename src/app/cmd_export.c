@@ -46,9 +46,8 @@ static int write_file(const model *m, const export_options *o, exporter *x, err 
 /* Says that quantized tensors became f32. */
 static void say_decoded(const model *m, const char *path, dtype type)
 {
-    const ckpt *c = m->weights;
     bool blocks = false;
-    for (uint32_t i = 0; i < ckpt_count(c); i++) blocks |= dtype_is_block(ckpt_at(c, i)->type);
+    for (uint32_t i = 0; i < m->prog->n_weight; i++) blocks |= dtype_is_block(m->prog->weights[i].pieces[0].type);
     if (blocks && type == DTYPE_NONE)
         log_line(
             LOG_INFO,

@@ -260,13 +260,13 @@ static int write_checked(const model *m, const quantize_options *o, known_import
 }
 
 /* What the weights lost when they were quantized first is lost. */
-static void warn_quantized(const ckpt *c)
+static void warn_quantized(const model *m)
 {
-    for (uint32_t i = 0; i < ckpt_count(c); i++) {
-        const dtype type = ckpt_at(c, i)->type;
+    for (uint32_t i = 0; i < m->prog->n_weight; i++) {
+        const dtype type = m->prog->weights[i].pieces[0].type;
         if (dtype_info[type].weights < 2) continue;
         log_line(LOG_WARN, "%s holds weights in %s already: those of the float model give a better file of this size",
-                 ckpt_path(c), dtype_info[type].name);
+                 ckpt_path(m->weights), dtype_info[type].name);
         return;
     }
 }
@@ -304,7 +304,7 @@ static int run_quantize(const invocation *v, err *e)
                               .ignored_keys = o->model.ignore_key};
     if (!rc) rc = model_open(&m, &mo, e);
     if (rc) return policy_free(&policy), rc;
-    warn_quantized(m->weights);
+    warn_quantized(m);
     rc = policy_check_used(&policy, e);
     known_importance known = {0};
     if (!rc && o->own.importance) rc = importance_open(&known.file, o->own.importance, e);

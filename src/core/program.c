@@ -160,6 +160,13 @@ static int64_t piece_last_row(const piece *c)
     return a > (uint64_t)INT64_MAX / 2 ? -1 : c->row0 + (int64_t)a;
 }
 
+static int check_stored(const weight *w, const piece *c, err *e)
+{
+    const bool same = c->stored->rows == c->src_rows && c->stored->cols == c->src_cols;
+    if (same && !c->packed && !c->transpose && !w->vector) return 0;
+    return err_set(e, ERR_SPEC, "weight %s: a quantized matrix is used as it is", w->name);
+}
+
 static int check_piece(const weight *w, const piece *c, err *e)
 {
     const char *name = w->name;
@@ -188,7 +195,7 @@ static int check_piece(const weight *w, const piece *c, err *e)
         return err_set(e, ERR_SPEC, "weight %s: of a packed tensor only the whole can be used, as it is", name);
     if (dtype_is_block(c->type) && c->transpose)
         return err_set(e, ERR_SPEC, "weight %s: %s cannot be transposed", name, dtype_info[c->type].name);
-    return 0;
+    return c->stored ? check_stored(w, c, e) : 0;
 }
 
 uint32_t program_weight(program *p, const weight *w, err *e)

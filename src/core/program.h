@@ -11,6 +11,7 @@
 #include "core/op.h"
 #include "core/rope.h"
 #include "tensor/dtype.h"
+#include "tensor/stored.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -57,8 +58,9 @@ typedef struct piece {
     int64_t col0; /* only with transpose */
     int32_t pairs, rotated;
     bool transpose;
-    bool normalize_rows; /* each row is divided by its length first (normalised heads) */
-    bool packed;         /* the file holds panels (tensor/panel.h); the piece is the whole weight, unchanged */
+    bool normalize_rows;         /* each row is divided by its length first (normalised heads) */
+    bool packed;                 /* the file holds panels (tensor/panel.h); the piece is the whole weight, unchanged */
+    const stored_matrix *stored; /* NULL, or how rows of `type` are made of several tensors; owned by the checkpoint */
     float mul, add;
 } piece;
 

@@ -78,7 +78,8 @@ const uint8_t *weight_in_file(const weight *w, int64_t row0, int64_t rows)
     int64_t from, cols = weight_whole(w)->cols;
     uint64_t skip;
     if (w->cols != cols || !is_one_run(w, row0, rows, &c, &from)) return NULL;
-    if (c->transpose || piece_changes(c) || c->type != weight_held_type(w) || c->packed != w->packed) return NULL;
+    if (c->transpose || piece_changes(c) || c->type != weight_held_type(w) || c->packed != w->packed || c->stored)
+        return NULL;
     if (!c->packed) return dtype_bytes(c->type, (uint64_t)from * (uint64_t)cols, &skip) ? c->data + skip : NULL;
     bool panels = from % PANEL_ROWS == 0 && (rows % PANEL_ROWS == 0 || from + rows == c->rows);
     return panels ? c->data + (uint64_t)(from / PANEL_ROWS) * panel_bytes(c->type, cols) : NULL;
@@ -200,6 +201,8 @@ void weight_decode_row(const weight *w, int64_t n, float *to)
     if (c->packed) {
         uint64_t panel = (uint64_t)(row / PANEL_ROWS) * panel_bytes(c->type, cols);
         panel_row(c->type, c->data + panel, (int)(row % PANEL_ROWS), cols, to);
+    } else if (c->stored) {
+        stored_floats(c->stored, row, to);
     } else if (c->transpose) {
         for (int64_t k = 0; k < cols; k++) decode_run(c->type, c->data, (c->col0 + k) * c->src_cols + row, 1, to + k);
     } else {

@@ -21,6 +21,13 @@ static bool changes(const weight *w)
     return false;
 }
 
+static bool is_stored(const weight *w)
+{
+    for (uint32_t i = 0; i < w->n_piece; i++)
+        if (w->pieces[i].stored) return true;
+    return false;
+}
+
 /* Rows can be copied as bytes: nothing but their order changes. */
 static bool copies(const weight *w, dtype type)
 {
@@ -49,23 +56,25 @@ int weight_fill_plan(weight_fill *f, const weight *w, dtype type, bool packed, e
     f->units = packed ? (w->rows + PANEL_ROWS - 1) / PANEL_ROWS : w->rows;
     f->to = f->units;
     f->unit_bytes = packed ? panel_bytes(type, w->cols) : dtype_row_bytes(type, cols);
+    if (f->method == FILL_COPY && is_stored(w)) f->scratch = PANEL_ROWS * f->row_bytes;
     if (f->method == FILL_ENCODE)
         f->scratch = whole * sizeof(float) + (packed ? PANEL_ROWS : cols < whole) * f->row_bytes;
     if (f->method != FILL_ENCODE || quant_can_encode(type)) return OK;
     return err_set(e, ERR_USAGE, "weight %s: nothing can be converted to %s", w->name, dtype_info[type].name);
 }
 
-/* Row n of blocks in the file, from the window's columns on. */
-static const uint8_t *blocks_of(const weight_fill *f, int64_t n)
+/* Row n of blocks, from the window's columns on: in the file, or made in `scratch`, which has room for a row. */
+static const uint8_t *blocks_of(const weight_fill *f, int64_t n, uint8_t *scratch)
 {
     int64_t row;
     const piece *c = weight_row(f->w, n, &row);
-    return c->data + (uint64_t)row * f->row_bytes + f->skip;
+    if (c->stored) stored_row(c->stored, row, scratch);
+    return (c->stored ? scratch : c->data + (uint64_t)row * f->row_bytes) + f->skip;
 }
 
-static void copy_rows(const weight_fill *f, int64_t from, int64_t to, uint8_t *out)
+static void copy_rows(const weight_fill *f, int64_t from, int64_t to, uint8_t *out, uint8_t *scratch)
 {
-    for (int64_t n = from; n < to; n++, out += f->unit_bytes) memcpy(out, blocks_of(f, n), f->unit_bytes);
+    for (int64_t n = from; n < to; n++, out += f->unit_bytes) memcpy(out, blocks_of(f, n, scratch), f->unit_bytes);
 }
 
 /* Elements move tile by tile, so that both sides stay in cache. */
@@ -122,7 +131,7 @@ static void fill_panel(const weight_fill *f, int64_t panel, uint8_t *out, void *
     for (int r = 0; r < PANEL_ROWS && panel * PANEL_ROWS + r < f->w->rows; r++) {
         const int64_t n = panel * PANEL_ROWS + r;
         if (f->method == FILL_COPY) {
-            rows[r] = blocks_of(f, n);
+            rows[r] = blocks_of(f, n, (uint8_t *)scratch + (uint64_t)r * f->row_bytes);
             continue;
         }
         encode_row(f, n, row = blocks + (uint64_t)r * f->row_bytes, values, beyond);
@@ -160,7 +169,7 @@ static void release_units(const weight_fill *f, int64_t from, int64_t to)
     int64_t row;
     for (int64_t n = from; n < to; n++) {
         const piece *c = weight_row(f->w, n, &row);
-        if (c->transpose) return;
+        if (c->transpose || c->stored) return; /* not in runs */
         const dtype_row *t = &dtype_info[c->type];
         const uint64_t bytes = c->packed ? panel_bytes(c->type, c->src_cols)
                                          : dtype_row_bytes(c->type, (uint64_t)c->src_cols);
@@ -174,13 +183,20 @@ static void release_units(const weight_fill *f, int64_t from, int64_t to)
     if (last) file_release(low, (size_t)(high - low));
 }
 
+/* The codes of stored matrices, when all is filled. */
+static void release_stored(const weight *w)
+{
+    for (uint32_t i = 0; i < w->n_piece; i++)
+        if (w->pieces[i].stored) file_release(w->pieces[i].data, (size_t)w->pieces[i].stored->source[0].bytes);
+}
+
 static void fill_units(const weight_fill *f, int64_t from, int64_t to, uint8_t *out, void *scratch, int64_t *beyond)
 {
     if (f->method == FILL_PANELS)
         for (int64_t p = from; p < to; p++, out += f->unit_bytes) copy_panel(f, p, out);
     else if (f->packed)
         for (int64_t p = from; p < to; p++, out += f->unit_bytes) fill_panel(f, p, out, scratch, beyond);
-    else if (f->method == FILL_COPY) copy_rows(f, from, to, out);
+    else if (f->method == FILL_COPY) copy_rows(f, from, to, out, scratch);
     else if (f->method == FILL_TRANSPOSE) transpose_rows(f, from, to, out);
     else encode_rows(f, from, to, out, scratch, beyond);
 }
@@ -245,8 +261,10 @@ int weight_fill_run(const weight_fill *f, size_t n, int threads, err *e)
         }
         mem_free(scratch);
     }
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         release_units(&f[i], f[i].from, f[i].to); /* what the neighbour's reading ahead brought back */
+        release_stored(weight_whole(f[i].w));
+    }
     if (!room) return err_set(e, ERR_MEMORY, "out of memory for weight %s", f->w->name);
     return bad < n ? say_beyond(&f[bad], bad_row, e) : OK;
 }

@@ -94,7 +94,7 @@ static bool takes_columns(const weight *w)
     const dtype held = weight_held_type(w);
     uint32_t transposed = 0, packed = 0;
     for (uint32_t i = 0; i < w->n_piece; i++) {
-        if (w->pieces[i].type != held || piece_changes(&w->pieces[i])) return false;
+        if (w->pieces[i].type != held || piece_changes(&w->pieces[i]) || w->pieces[i].stored) return false;
         transposed += w->pieces[i].transpose;
         packed += w->pieces[i].packed;
     }
@@ -125,6 +125,14 @@ static bool add_rows(byte_runs *to, const piece *c, int64_t row, int64_t m, int6
     return ok;
 }
 
+/* The tensors that rows are made of, whole: their layouts need not be by rows. */
+static bool add_sources(byte_runs *to, const stored_matrix *s)
+{
+    bool ok = true;
+    for (int i = 0; i < s->n_source && ok; i++) ok = byte_runs_add(to, s->source[i].entry, 0, s->source[i].bytes);
+    return ok;
+}
+
 int weight_reads(const weight *w, byte_runs *to, err *e)
 {
     const bool cut = takes_columns(w);
@@ -134,7 +142,7 @@ int weight_reads(const weight *w, byte_runs *to, err *e)
         int64_t row, next;
         const piece *c = weight_row(w, n, &row);
         for (m = 1; n + m < w->rows && weight_row(w, n + m, &next) == c && next == row + m;) m++;
-        ok = add_rows(to, c, row, m, col0, cols);
+        ok = c->stored ? add_sources(to, c->stored) : add_rows(to, c, row, m, col0, cols);
     }
     return ok ? OK : err_set(e, ERR_MEMORY, "out of memory for the places of weight %s", w->name);
 }

@@ -58,9 +58,14 @@ struct ckpt {
     side_file *side;
     meta_value *meta;
     size_t n_meta, meta_cap;
-    const char *part; /* while files of a part are listed: what stands in front of names; else NULL */
-    json *index;      /* weight map of a sharded model, NULL: none */
-    map index_of;     /* tensor name -> file number */
+    const char *part;    /* while files of a part are listed: what stands in front of names; else NULL */
+    ckpt_entry **joined; /* each by itself: pointers to them stay */
+    size_t n_joined, joined_cap;
+    map joined_names;
+    bool *aside; /* [n_aside] of the tensors that there were then */
+    size_t n_aside;
+    json *index;  /* weight map of a sharded model, NULL: none */
+    map index_of; /* tensor name -> file number */
 };
 
 #define X(name) extern const ckpt_reader format_##name;
@@ -504,7 +509,10 @@ void ckpt_close(ckpt *c)
     json_free(c->metadata);
     json_free(c->index);
     map_free(&c->names);
+    map_free(&c->joined_names);
     map_free(&c->index_of);
+    mem_free(c->joined);
+    mem_free(c->aside);
     mem_free(c->entry);
     mem_free(c->file);
     mem_free(c->meta);
@@ -543,8 +551,44 @@ const char *ckpt_arch(const ckpt *c)
 
 const ckpt_entry *ckpt_find(const ckpt *c, const char *name)
 {
-    uint32_t i = map_get_str(&c->names, name);
+    uint32_t i = map_get_str(&c->joined_names, name);
+    if (i != MAP_NONE) return c->joined[i];
+    i = map_get_str(&c->names, name);
     return i == MAP_NONE ? NULL : &c->entry[i];
+}
+
+uint32_t ckpt_index(const ckpt *c, const ckpt_entry *t) { return t->stored ? t->of : (uint32_t)(t - c->entry); }
+
+/* ---- joining */
+
+void *ckpt_memory(ckpt *c, size_t bytes) { return arena_alloc(&c->mem, bytes); }
+
+int ckpt_set_aside(ckpt *c, uint32_t i, err *e)
+{
+    if (!c->aside && !(c->aside = mem_zero(c->n, sizeof *c->aside))) return err_memory(e, c->path);
+    if (!c->n_aside) c->n_aside = c->n;
+    c->aside[i] = true;
+    return OK;
+}
+
+bool ckpt_is_aside(const ckpt *c, uint32_t i) { return i < c->n_aside && c->aside[i]; }
+
+int ckpt_join(ckpt *c, const char *name, const ckpt_entry *as, err *e)
+{
+    ckpt_entry *t = arena_alloc(&c->mem, sizeof *t);
+    if (!t || !mem_grow((void **)&c->joined, &c->joined_cap, c->n_joined + 1, sizeof *c->joined) ||
+        !map_put(&c->joined_names, span_str(name), (uint32_t)c->n_joined))
+        return err_memory(e, c->path);
+    const ckpt_entry *codes = &c->entry[as->of];
+    *t = *as;
+    t->name = name;
+    t->data = codes->data;
+    t->bytes = codes->bytes;
+    t->file = codes->file;
+    c->joined[c->n_joined++] = t;
+    int rc = OK;
+    for (int i = 1; i < as->stored->n_source && !rc; i++) rc = ckpt_set_aside(c, as->stored->source[i].entry, e);
+    return rc;
 }
 
 bool ckpt_entry_mapped(const ckpt *c, const ckpt_entry *t)

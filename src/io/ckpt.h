@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/span.h"
 #include "tensor/dtype.h"
+#include "tensor/stored.h"
 
 #include <stdint.h>
 
@@ -22,6 +23,9 @@ typedef struct ckpt_entry {
     uint64_t bytes;
     uint32_t file; /* which mapped file, for messages: ckpt_file */
     bool packed;   /* the bytes are panels of tensor/panel.h, of a matrix or of a stack of them */
+    const stored_matrix
+        *stored; /* NULL, or how rows of this type and shape are read from several tensors (ckpt_join) */
+    uint32_t of; /* then: the tensor of the codes, whose data, bytes and file these are */
 } ckpt_entry;
 
 /* Opens a model file or a directory in Hugging Face layout (config.json beside *.safetensors, a *.index.json, or
@@ -43,8 +47,17 @@ const char *ckpt_arch(const ckpt *c);
 bool ckpt_keys_have_arch(const ckpt *c); /* keys of ckpt_config begin with it: "llama.block_count" */
 bool ckpt_has_factors(const ckpt *c);    /* X.scale and X.input_scale are factors of X.weight */
 uint32_t ckpt_count(const ckpt *c);
-const ckpt_entry *ckpt_at(const ckpt *c, uint32_t i);
-const ckpt_entry *ckpt_find(const ckpt *c, const char *name); /* NULL when absent */
+const ckpt_entry *ckpt_at(const ckpt *c, uint32_t i); /* as in the files */
+/* NULL when absent; a matrix that was joined before a tensor of its name. */
+const ckpt_entry *ckpt_find(const ckpt *c, const char *name);
+uint32_t ckpt_index(const ckpt *c, const ckpt_entry *t); /* of a joined matrix that of its codes */
+/* Makes a matrix of several tensors known by a name: `as` has type, dims, stored and `of`. name and stored must live
+ * as long as the checkpoint: ckpt_memory gives room for them. Its tensors, and those that ckpt_set_aside names, count
+ * as read (ckpt_is_aside). */
+int ckpt_join(ckpt *c, const char *name, const ckpt_entry *as, err *e);
+void *ckpt_memory(ckpt *c, size_t bytes);
+int ckpt_set_aside(ckpt *c, uint32_t i, err *e);
+bool ckpt_is_aside(const ckpt *c, uint32_t i);
 const char *ckpt_file(const ckpt *c, uint32_t file);
 /* False for the few entries that could not stay in the file: Q8 of llama2.c, transposed pickle tensors. */
 bool ckpt_entry_mapped(const ckpt *c, const ckpt_entry *t);

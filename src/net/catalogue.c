@@ -8,13 +8,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GIVEN_MAX = 1 << 18, TENSOR_LEAST = 24 }; /* bytes of a tensor's contents; of a tensor in the message */
+enum {
+    TOLD_MAX = 1 << 15,
+    GIVEN_MAX = 1 << 18,
+    TENSOR_LEAST = 24
+}; /* bytes of a tensor's contents; of a tensor in the message */
 static const uint64_t bytes_max = (uint64_t)1 << 46;
 
 static void write_text(buf *out, span t)
 {
     buf_uint(out, t.n, 4);
     buf_add(out, t.p, t.n);
+}
+
+/* The tensors of a piece, of more than `least` bytes but for the first. */
+static void mark_piece(const piece *c, uint64_t least, bool *is)
+{
+    is[c->entry] = true;
+    for (int i = 1; c->stored && i < c->stored->n_source; i++)
+        if (c->stored->source[i].bytes > least) is[c->stored->source[i].entry] = true;
 }
 
 /* want[i]: ops of p read weights of tensor i of the checkpoint that its model was built from. */
@@ -25,16 +37,17 @@ static void mark_wanted(const program *p, bool *want)
             const tensor *t = &p->tensors[p->ops[i].in[k]];
             if (!p->ops[i].in[k] || t->kind != TENSOR_WEIGHT) continue;
             const weight *w = &p->weights[t->weight];
-            for (uint32_t n = 0; n < w->n_piece; n++) want[w->pieces[n].entry] = true;
+            for (uint32_t n = 0; n < w->n_piece; n++) mark_piece(&w->pieces[n], 0, want);
         }
 }
 
-/* weighs[i]: weights of p are made of tensor i; NULL: memory is short. */
+/* weighs[i]: weights of p are made of tensor i; NULL: memory is short. Factors, orders and shapes of quantized matrices
+ * are not among them: without these nobody can tell how the rest is read. */
 static bool *find_weights(const ckpt *c, const program *p)
 {
     bool *weighs = mem_zero((size_t)ckpt_count(c) + 1, sizeof *weighs);
     for (uint32_t i = 0; weighs && i < p->n_weight; i++)
-        for (uint32_t k = 0; k < p->weights[i].n_piece; k++) weighs[p->weights[i].pieces[k].entry] = true;
+        for (uint32_t k = 0; k < p->weights[i].n_piece; k++) mark_piece(&p->weights[i].pieces[k], TOLD_MAX, weighs);
     return weighs;
 }
 

@@ -58,6 +58,17 @@ typedef struct { uint8_t scale, choice[8], high[16], low[32]; } block_q3h_tables
 typedef struct { uint8_t scale, choice[4], high[16], low[32]; } block_q3_tables;
 typedef struct { uint8_t scale, choice[8], low[32]; } block_q2_tables;
 
+/* what quantizers of the hub store (stored.h); (code - zero) * scale, with an integer zero; nf4: one of 16 levels */
+typedef struct { float d; uint8_t qs[128]; } block_f8_b128;  /* FP8 E4M3 */
+typedef struct { float d; int8_t qs[128]; } block_i8_b128;
+typedef struct { uint16_t d; int16_t zero; uint8_t low[128]; } block_q8_z128;
+typedef struct { uint16_t d; int16_t zero; uint8_t low[16]; } block_q4_z32;
+typedef struct { uint16_t d; int16_t zero; uint8_t low[32]; } block_q4_z64;
+typedef struct { uint16_t d; int16_t zero; uint8_t low[64]; } block_q4_z128;
+typedef struct { uint16_t d; int16_t zero; uint8_t high[16], low[32]; } block_q3_z128;
+typedef struct { uint16_t d; int16_t zero; uint8_t low[32]; } block_q2_z128;
+typedef struct { float d; uint8_t qs[32]; } block_nf4;  /* weight j: low nibble of qs[j / 2] if j is even, else high */
+
 /* X(dtype, name of struct block_<name> and of its decoder): every block type */
 #define BLOCK_LIST(X)                                                                                                 \
     X(Q4_0, q4_0) X(Q4_1, q4_1) X(Q5_0, q5_0) X(Q5_1, q5_1) X(Q8_0, q8_0) X(Q8_1, q8_1) X(Q8_F32, q8_f32)             \
@@ -66,6 +77,8 @@ typedef struct { uint8_t scale, choice[8], low[32]; } block_q2_tables;
     X(IQ3_XXS, iq3_xxs) X(IQ3_S, iq3_s) X(IQ1_S, iq1_s) X(IQ1_M, iq1_m) X(IQ4_XS, iq4_xs) X(TQ1_0, tq1_0)             \
     X(TQ2_0, tq2_0) X(Q8_B32, q8_b32) X(Q8_B64, q8_b64) X(Q6_B64, q6_b64) X(Q5_B64, q5_b64) X(Q4_B32, q4_b32)         \
     X(Q4_B64, q4_b64) X(Q3H_B64, q3h_b64) X(Q3_B32, q3_b32) X(Q2_B32, q2_b32) X(Q4_T, q4_tables)                      \
-    X(Q3H_T, q3h_tables) X(Q3_T, q3_tables) X(Q2_T, q2_tables)
+    X(Q3H_T, q3h_tables) X(Q3_T, q3_tables) X(Q2_T, q2_tables) X(F8_B128, f8_b128) X(I8_B128, i8_b128)                \
+    X(Q8_Z128, q8_z128) X(Q4_Z32, q4_z32) X(Q4_Z64, q4_z64) X(Q4_Z128, q4_z128) X(Q3_Z128, q3_z128)                   \
+    X(Q2_Z128, q2_z128) X(NF4, nf4)
 
 /* clang-format on */

@@ -9,7 +9,8 @@
 #include <stdint.h>
 
 /* X(id, name, weights per block, bytes per block, ggml type id or -1). Plain types are little-endian. Sources of block
- * layouts: ggml (quant_*.c), the Inferflow paper (quant_linear.c), this project (quant_tables.c). */
+ * layouts: ggml (quant_*.c), the Inferflow paper (quant_linear.c), this project (quant_tables.c; quant_stored.c for the
+ * numbers of the hub's quantizers). */
 #define DTYPE_LIST(X)                                                                                                  \
     X(F32, "f32", 1, 4, 0)                                                                                             \
     X(F16, "f16", 1, 2, 1)                                                                                             \
@@ -66,7 +67,16 @@
     X(Q4_T, "q4_t", 128, 68, -1)                                                                                       \
     X(Q3H_T, "q3h_t", 128, 57, -1)                                                                                     \
     X(Q3_T, "q3_t", 128, 53, -1)                                                                                       \
-    X(Q2_T, "q2_t", 128, 41, -1)
+    X(Q2_T, "q2_t", 128, 41, -1)                                                                                       \
+    X(F8_B128, "f8_b128", 128, 132, -1)                                                                                \
+    X(I8_B128, "i8_b128", 128, 132, -1)                                                                                \
+    X(Q8_Z128, "q8_z128", 128, 132, -1)                                                                                \
+    X(Q4_Z32, "q4_z32", 32, 20, -1)                                                                                    \
+    X(Q4_Z64, "q4_z64", 64, 36, -1)                                                                                    \
+    X(Q4_Z128, "q4_z128", 128, 68, -1)                                                                                 \
+    X(Q3_Z128, "q3_z128", 128, 52, -1)                                                                                 \
+    X(Q2_Z128, "q2_z128", 128, 36, -1)                                                                                 \
+    X(NF4, "nf4", 64, 36, -1)
 
 typedef enum dtype {
     DTYPE_NONE, /* not a type: "as the file has it", "unknown" */

@@ -226,6 +226,12 @@ def templates():
 
 def main():
     templates()
+    stored = os.path.join(HERE, "..", "vectors", "stored")
+    for name in ("fp8-block", "ct-fp8-channel", "nvfp4", "ct-nvfp4", "gpt-oss-mxfp4", "gptq-3", "gptq-4-order",
+                 "awq-32", "ct-int4-zeros", "bnb-nf4-nested", "bitnet"):
+        config, weights = (open(os.path.join(stored, name, f), "rb").read() for f in ("config.json",
+                                                                                     "model.safetensors"))
+        put("stored", name, struct.pack("<H", len(config)) + config + weights)
     put("safetensors", "two", safetensors({"__metadata__": {"a": "b"},
                                            "x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
                                            "y": {"dtype": "BF16", "shape": [1, 2], "data_offsets": [8, 12]}},
