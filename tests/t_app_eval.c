@@ -5,33 +5,26 @@
 #include "base/json.h"
 #include "base/span.h"
 
-#include "test.h"
+#include "command.h"
 
 #include <math.h>
-#include <sys/wait.h>
 
 static const char *const model = "tests/vectors/models/qwen2";
 enum { VOCAB = 53, N = 150 };
 
-static buf out;
+static buf out, errors;
 
-/* Standard output and error of one call into `out`; its exit status. */
+/* Standard output of one call into `out`, of one that fails its standard error behind it; its exit status. */
 __attribute__((format(printf, 1, 2))) static int call(const char *fmt, ...)
 {
-    char line[4096], part[4096];
-    const char *binary = getenv("INFERFLOW_BIN");
-    int at = snprintf(line, sizeof line, "%s ", binary ? binary : "build/inferflow");
+    char args[4096];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(line + at, sizeof line - (size_t)at, fmt, ap);
+    vsnprintf(args, sizeof args, fmt, ap);
     va_end(ap);
-    strcat(line, " 2>&1");
-    out.n = 0;
-    FILE *f = popen(line, "r");
-    assert_non_null(f);
-    for (size_t n; (n = fread(part, 1, sizeof part, f)) > 0;) buf_add(&out, part, n);
-    int status = pclose(f);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    const int status = command_run(NULL, args, &out, &errors);
+    if (status) buf_add(&out, errors.p, errors.n);
+    return status;
 }
 
 static const char *ids_file(void)
@@ -262,5 +255,6 @@ int main(void)
         cmocka_unit_test(divergence_of_lines), cmocka_unit_test(npy_files),  cmocka_unit_test(plan_text)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     buf_free(&out);
+    buf_free(&errors);
     return failed;
 }

@@ -1,5 +1,9 @@
 /* t_gpu_driver.c - the software GPU's driver: streams that run late and in any order that is allowed, events, captured
- * graphs, what may not be done while a stream is captured, failures and counts. */
+ * graphs, what may not be done while a stream is captured, failures and counts; and that it knows each instruction of
+ * the kernels of this build. */
+#include "base/embed.h"
+#include "base/mem.h"
+#include "cuda/cuda_unpack.h"
 #include "gpu_rig.h"
 
 enum { ROOM = 4096 };
@@ -238,6 +242,29 @@ static int image_case(void)
 }
 static void images_are_ptx_of_its_capability(void **state) { (void)state, gpu_case(image_case, "", said, ROOM); }
 
+#ifdef HAVE_CUDA
+/* Every kernel of the embedded images, whether a test launches it or not. */
+static int whole_case(void)
+{
+    int images = 0;
+    for (const embedded_file *f = embedded_files; f->name; f++) {
+        char *image;
+        CUmodule m;
+        if (!strstr(f->name, ".ptx")) continue;
+        WANT(cuda_unpack(span_of(f->p, f->n), &image, NULL) == OK);
+        WANT(!gpu.cuModuleLoadData(&m, image) && !gpu.cuModuleUnload(m));
+        mem_free(image);
+        images++;
+    }
+    WANT(images >= 5);
+    return 0;
+}
+static void all_kernels_are_known(void **state)
+{
+    (void)state, gpu_case(whole_case, "SOFT_GPU_WHOLE=1 SOFT_GPU_CAPABILITY=9.0", said, ROOM);
+}
+#endif
+
 static int launch_case(void)
 {
     WANT(gpu_go("half", 1, 1025, 0, NULL, NULL) == CUDA_ERROR_INVALID_VALUE);
@@ -327,6 +354,9 @@ int main(void)
         cmocka_unit_test(a_stream_that_does_not_come_back_breaks_a_capture),
         cmocka_unit_test(a_device_has_so_much_memory),
         cmocka_unit_test(images_are_ptx_of_its_capability),
+#ifdef HAVE_CUDA
+        cmocka_unit_test(all_kernels_are_known),
+#endif
         cmocka_unit_test(launches_are_checked),
         cmocka_unit_test(the_call_that_is_named_fails),
         cmocka_unit_test(kernels_reach_pinned_memory),

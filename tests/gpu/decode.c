@@ -72,9 +72,24 @@ void decode_end(const decoder *d, int least, int most)
 
 /* ---- what an instruction is made of ---- */
 
+/* Room for twice as many; the list of before stays where it is. */
+static void move_list(program *p, void *list, size_t bytes)
+{
+    void *const before = *(void **)list, *const after = calloc(2, bytes);
+    if (!after) abort();
+    if (before) memcpy(after, before, bytes);
+    *GROW(p->old, p->n_old) = before;
+    *(void **)list = after;
+}
+
 inst *decode_emit(decoder *d, inst_fn *run)
 {
-    inst *in = GROW(d->p->code, d->p->n_code);
+    program *p = d->p;
+    if (p->n_code == p->code_room) {
+        p->code_room = p->code_room ? 2 * p->code_room : 1024;
+        move_list(p, &p->code, sizeof *p->code * (size_t)p->code_room / 2);
+    }
+    inst *in = &p->code[p->n_code++];
     *in = (inst){.run = run, .o = {NO_ROW, NO_ROW, NO_ROW, NO_ROW, NO_ROW}, .guard = NO_ROW, .line = d->l->line};
     in->text = d->l->op;
     in->target = -1;
@@ -118,8 +133,7 @@ int32_t decode_constant(program *p, uint64_t value, bool wide)
     }
     if (p->n_constant + 2 > p->constant_room) {
         p->constant_room = p->constant_room ? 2 * p->constant_room : 64;
-        p->constants = realloc(p->constants, sizeof(uint32_t) * LANES * (size_t)p->constant_room);
-        if (!p->constants) abort();
+        move_list(p, &p->constants, sizeof(uint32_t) * LANES * (size_t)p->constant_room / 2);
     }
     const int r = p->n_constant;
     for (int l = 0; l < LANES; l++) {
@@ -427,11 +441,23 @@ static void decode_function(program *p, int f)
     free(at_line);
 }
 
+static void place_calls(program *p, int first)
+{
+    for (int i = first; i < p->n_code; i++)
+        if (p->code[i].flow == FLOW_SETS && p->code[i].aim == TARGET_FUNCTION)
+            p->code[i].target = p->entry[p->code[i].target];
+}
+
+void decode_later(program *p, int f)
+{
+    const int first = p->n_code;
+    decode_function(p, f);
+    place_calls(p, first);
+}
+
 void decode_program(program *p)
 {
     for (int f = 0; f < p->m->n_function; f++)
-        if (p->m->function[f].body) decode_function(p, f);
-    for (int i = 0; i < p->n_code; i++)
-        if (p->code[i].flow == FLOW_SETS && p->code[i].aim == TARGET_FUNCTION)
-            p->code[i].target = p->entry[p->code[i].target];
+        if (p->m->function[f].body && !p->m->function[f].later) decode_function(p, f);
+    place_calls(p, 0);
 }

@@ -46,8 +46,9 @@ const op_row *decode_find(const char *op);
 /* The letter of a register or number of that many bytes. */
 char decode_letter(int bytes);
 
-/* Decodes every function of the program. */
+/* Decodes every function of the program whose body is read; one whose body has been read since. */
 void decode_program(program *p);
+void decode_later(program *p, int f);
 
 /* Of other files: they emit what d names, or return false where the operation is not theirs. */
 bool decode_flow(decoder *d);

@@ -7,6 +7,7 @@
  *   SOFT_GPU_SEED=1               of the order of streams, blocks and warps
  *   SOFT_GPU_PATIENCE=1073741824  a launch fails of which no block has ended for so many instructions of warps
  *   SOFT_GPU_RACES=0              does not look for races: twice as fast
+ *   SOFT_GPU_WHOLE=1              reads all kernels of a module when it is loaded; else each at its first launch
  *   SOFT_GPU_PLANT, SOFT_GPU_DROP, SOFT_GPU_STOP, SOFT_GPU_COVER: faults that a test plants (plant.h)
  *   SOFT_GPU_COUNT=FILE           writes calls, launches, kernels that ran (those of graphs too), copies and bytes,
  *                                 copies of memory of the host that is not pinned, as JSON when the process ends
@@ -84,6 +85,7 @@ static void read_settings(void)
         if (at && (size_t)(at - fail) < sizeof fail_name) memcpy(fail_name, fail, (size_t)(at - fail));
         fail_at = strtoull(at ? at + 1 : fail, NULL, 10);
     }
+    drv_set.whole = setting("SOFT_GPU_WHOLE", getenv("SOFT_GPU_COVER") != NULL);
     count_file = getenv("SOFT_GPU_COUNT");
     if (count_file) atexit(write_counts);
 }

@@ -18,7 +18,7 @@ static CUresult load(CUmodule *out, const char *image)
     if (!memcmp(image, "\177ELF", 4) || !memcmp(image, "\x50\xed\x55\xba", 4)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
     context *cx = drv_current();
     char *planted = plant_text(image);
-    ptx_module *m = ptx_parse(planted ? planted : image);
+    ptx_module *m = ptx_parse(planted ? planted : image, drv_set.whole);
     free(planted);
     if (m->target > drv_set.major * 10 + drv_set.minor) {
         drv_say("PTX for sm_%d does not run on capability %d.%d", m->target, drv_set.major, drv_set.minor);
@@ -114,6 +114,7 @@ CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction f)
     if (!r && !f) r = CUDA_ERROR_INVALID_HANDLE;
     if (r) return drv_leave(r);
     const int most = code_of(f)->max_threads;
+    if (attribute == FUNCTION_LOCAL) ptx_program_need(f->of->p, f->index);
     switch (attribute) {
     case FUNCTION_MAX_THREADS: *value = most ? most : 1024; break;
     case FUNCTION_SHARED: *value = (int)ptx_program_shared(f->of->p, f->index); break;
@@ -150,6 +151,7 @@ static CUresult start(const CUlaunchConfig *c, function *f, void **params, void 
                 c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ, c->sharedMemBytes);
         return r;
     }
+    ptx_program_need(f->of->p, f->index);
     op *o = op_new(OP_KERNEL, s->cx);
     o->fn = f;
     memcpy(o->grid, (uint32_t[]){c->gridDimX, c->gridDimY, c->gridDimZ}, sizeof o->grid);

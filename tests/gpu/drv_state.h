@@ -13,6 +13,7 @@ typedef struct drv_settings {
     int version, devices, major, minor, multiprocessors;
     size_t memory; /* of a device */
     uint64_t seed, patience;
+    bool whole;
 } drv_settings;
 extern drv_settings drv_set;
 

@@ -52,7 +52,24 @@ static void read_function(ptx_cursor *c, ptx_module *m, bool entry)
     read_attributes(c, f);
     if (ptx_take(c, ';')) return;
     f->body = true;
+    if (entry && !m->whole) {
+        ptx_peek(c);
+        f->later = c->p;
+        f->later_line = c->line;
+        ptx_body_skip(c, f);
+        return;
+    }
     ptx_body_read(c, f);
+}
+
+void ptx_read_later(ptx_function *f)
+{
+    ptx_cursor c = {f->later, f->later_line};
+    const int64_t shared_bytes = f->shared_bytes;
+    f->later = NULL;
+    f->shared_bytes = 0;
+    ptx_body_read(&c, f);
+    if (f->shared_bytes != shared_bytes) ptx_stop(&c, "shared variables were told wrongly, before");
 }
 
 static void read_variable(ptx_cursor *c, ptx_module *m, ptx_space space)
@@ -89,11 +106,13 @@ static void read_item(ptx_cursor *c, ptx_module *m)
     else ptx_stop(c, "a directive that is not known, before");
 }
 
-ptx_module *ptx_parse(const char *text)
+ptx_module *ptx_parse(const char *text, bool whole)
 {
-    ptx_cursor c = {text, 1};
     ptx_module *m = calloc(1, sizeof *m);
     if (!m) abort();
+    m->text = ptx_keep(text);
+    m->whole = whole;
+    ptx_cursor c = {m->text, 1};
     ptx_operand o = {0};
     if (!ptx_take_word(&c, ".version")) ptx_stop(&c, "no PTX");
     ptx_number(&c, &o);
@@ -150,6 +169,7 @@ void ptx_free(ptx_module *m)
     for (int i = 0; i < m->n_function; i++) free_function(&m->function[i]);
     free(m->function);
     free_variables(m->variable, m->n_variable);
+    free(m->text);
     free(m);
 }
 

@@ -2,7 +2,9 @@
  *
  * Names of registers, of parameters and of labels are resolved while reading; what needs addresses (symbols) or
  * the layout of frames waits for ptx_program.c. Source: PTX ISA 9.0. Whatever is not known ends the process with a
- * message that names the line and the text: a lenient reader would make a wrong judge. */
+ * message that names the line and the text: a lenient reader would make a wrong judge.
+ *
+ * Of hundreds of kernels a run needs some twenty, so the body of a kernel is read when it is needed. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -85,18 +87,24 @@ typedef struct ptx_function {
     int64_t param_bytes;  /* parameters and results */
     int64_t local_bytes;  /* of the frame: param_bytes when it is a function, .local, .param of calls */
     int64_t shared_bytes; /* .shared of the body */
-    int max_threads;      /* .maxntid, 0: not told */
+    const char *later;    /* where a body begins that is not read yet, in line later_line */
+    int later_line;
+    int max_threads; /* .maxntid, 0: not told */
 } ptx_function;
 
 typedef struct ptx_module {
+    char *text;
     int target; /* 80 for sm_80 */
+    bool whole; /* every body is read */
     int n_variable, n_function;
     ptx_variable *variable;
     ptx_function *function;
 } ptx_module;
 
-/* Reads text and keeps nothing of it; for ptx_free. */
-ptx_module *ptx_parse(const char *text);
+/* Reads a copy of text, with every body or without those that can wait; for ptx_free. */
+ptx_module *ptx_parse(const char *text, bool whole);
+/* Reads the body of a function that has waited. */
+void ptx_read_later(ptx_function *f);
 void ptx_free(ptx_module *m);
 
 /* The function of that name that has a body, or -1. */

@@ -73,6 +73,13 @@ static void read_registers(body *b)
     ptx_need(b->c, ';');
 }
 
+/* Its place behind what is there. */
+static void place(ptx_variable *v, int64_t *end)
+{
+    v->at = *end = (*end + v->align - 1) / v->align * v->align;
+    *end += v->bytes;
+}
+
 static void read_variables(body *b, ptx_space space)
 {
     do {
@@ -80,9 +87,7 @@ static void read_variables(body *b, ptx_space space)
         v->space = space;
         v->scope = b->scope;
         ptx_variable_read(b->c, v);
-        int64_t *end = space == SPACE_SHARED ? &b->f->shared_bytes : &b->top.local;
-        v->at = *end = (*end + v->align - 1) / v->align * v->align;
-        *end += v->bytes;
+        place(v, space == SPACE_SHARED ? &b->f->shared_bytes : &b->top.local);
         if (b->f->local_bytes < b->top.local) b->f->local_bytes = b->top.local;
     } while (ptx_take(b->c, ','));
     ptx_need(b->c, ';');
@@ -253,6 +258,38 @@ static void close_scope(body *b)
 {
     b->scope = b->f->scope_parent[b->scope];
     b->top = b->frames[--b->n_frame];
+}
+
+static void skip_shared(ptx_cursor *c, ptx_function *f)
+{
+    do {
+        ptx_variable v = {0};
+        ptx_variable_read(c, &v);
+        place(&v, &f->shared_bytes);
+        free(v.name);
+        free(v.value);
+    } while (ptx_take(c, ','));
+}
+
+void ptx_body_skip(ptx_cursor *c, ptx_function *f)
+{
+    int depth = 0;
+    do {
+        c->p += strcspn(c->p, "{}/.\n");
+        const char ch = *c->p;
+        if (!ch) ptx_stop(c, "a function without end");
+        if (ch == '.' && isspace((unsigned char)c->p[-1]) && ptx_take_word(c, ".shared")) {
+            skip_shared(c, f);
+            continue;
+        }
+        if (ch == '/' && (c->p[1] == '/' || c->p[1] == '*')) {
+            ptx_peek(c);
+            continue;
+        }
+        depth += (ch == '{') - (ch == '}');
+        c->line += ch == '\n';
+        c->p++;
+    } while (depth);
 }
 
 void ptx_body_read(ptx_cursor *c, ptx_function *f)

@@ -1,5 +1,6 @@
 /* ptx_program.c - places for functions and variables. A frame lies behind the frames of all callers; where calls
- * through addresses make that unclear, every function gets a frame of its own. */
+ * through addresses make that unclear, every function gets a frame of its own. What kernels that are not read yet call
+ * is not known, so theirs lie behind those of all functions. */
 #include "tests/gpu/decode.h"
 
 #include <stdlib.h>
@@ -27,6 +28,7 @@ static void note_address(layout *y, const char *name)
 
 static void find_addresses(layout *y)
 {
+    for (int i = 0; i < y->m->n_function && !y->m->whole; i++) y->by_address[i] = !y->m->function[i].entry;
     for (int i = 0; i < y->m->n_variable; i++)
         for (int k = 0; k < y->m->variable[i].n_value; k++) note_address(y, y->m->variable[i].value[k].symbol);
     for (int i = 0; i < y->m->n_function; i++)
@@ -71,6 +73,12 @@ static void pass(layout *y, void (*each)(layout *y, int caller, int callee))
         }
 }
 
+static void measure(program *p, int f)
+{
+    p->rows[f] = p->frame[f] + p->m->function[f].slots + 1;
+    p->local_bytes[f] = p->local[f] + p->m->function[f].local_bytes;
+}
+
 static void place_functions(program *p)
 {
     const ptx_module *m = p->m;
@@ -83,13 +91,19 @@ static void place_functions(program *p)
         p->local[i] = i ? (p->local[i - 1] + m->function[i - 1].local_bytes + 15) / 16 * 16 : 0;
         rows += m->function[i].slots + 1;
     }
-    for (int i = 0; i < m->n_function; i++) {
-        p->rows[i] = p->frame[i] + m->function[i].slots + 1;
-        p->local_bytes[i] = p->local[i] + m->function[i].local_bytes;
-    }
+    for (int i = 0; i < m->n_function; i++)
+        if (!m->function[i].later) measure(p, i);
     y.changed = true;
     for (int i = 0; i <= m->n_function && y.changed; i++) pass(&y, contain);
     free(y.by_address);
+    int rows = FRAME_FIRST;
+    int64_t bytes = 0;
+    for (int i = 0; i < m->n_function; i++) {
+        if (rows < p->rows[i]) rows = p->rows[i];
+        if (bytes < p->local_bytes[i]) bytes = (p->local_bytes[i] + 15) / 16 * 16;
+    }
+    for (int i = 0; i < m->n_function; i++)
+        if (m->function[i].later) p->frame[i] = rows, p->local[i] = bytes;
 }
 
 static void place_variables(program *p, ptx_program_allocate *allocate, void *user, uint8_t **host)
@@ -152,9 +166,20 @@ program *ptx_program_load(ptx_module *m, ptx_program_allocate *allocate, void *u
     return p;
 }
 
+void ptx_program_need(program *p, int function)
+{
+    ptx_function *f = &p->m->function[function];
+    if (!f->later) return;
+    ptx_read_later(f);
+    measure(p, function);
+    decode_later(p, function);
+}
+
 void ptx_program_free(program *p)
 {
     ptx_free(p->m);
+    for (int i = 0; i < p->n_old; i++) free(p->old[i]);
+    free(p->old);
     for (int i = 0; i < p->n_list; i++) free(p->lists[i]);
     free(p->lists);
     free(p->code);

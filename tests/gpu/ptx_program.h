@@ -54,7 +54,7 @@ enum {
 
 typedef struct program {
     ptx_module *m;
-    int n_code;
+    int n_code, code_room;
     inst *code;
     int n_constant, constant_room; /* rows */
     uint32_t *constants;
@@ -70,6 +70,8 @@ typedef struct program {
     int64_t shared_bytes; /* of variables outside functions */
     uint8_t *ran;         /* [n_code] not 0: for some lane; NULL: not noted (plant.h) */
     struct block *spare;  /* memory of blocks that have ended: machine.c's */
+    int n_old;
+    void **old; /* lists that have moved as they grew, to which those that run may point */
     int n_memory;
     uint64_t *memory; /* device addresses of variables, to be freed */
 } program;
@@ -79,6 +81,8 @@ typedef struct program {
 typedef uint64_t ptx_program_allocate(void *user, size_t bytes, uint8_t **host);
 program *ptx_program_load(ptx_module *m, ptx_program_allocate *allocate, void *user);
 void ptx_program_free(program *p);
+/* Reads a function whose body has waited: before it is launched, and before what follows from its body is told. */
+void ptx_program_need(program *p, int function);
 
 /* Bytes of .shared that a kernel has without dynamic ones. */
 int64_t ptx_program_shared(const program *p, int function);
