@@ -170,13 +170,13 @@ static int kv_open(dev *d, int group, err *e)
 /* Memory for the slots of the states that the device has. */
 static int slots_open(dev *d, err *e)
 {
-    const uint64_t floats = slots_place(d->slots, d->p, NULL), slots = (uint64_t)d->cache.n_slot;
+    const uint64_t floats = slots_place(d->slots, d->p, d->cache.slot_rows, NULL), slots = (uint64_t)d->cache.n_slot;
     if (!floats) return OK;
     if (d->cache.n_slot < 2)
         return err_set(e, ERR_USAGE, "a sequence of this model takes two slots, the device has %d", d->cache.n_slot);
     d->slot_memory = mem_mul(floats * sizeof(float), slots, &d->slot_bytes) ? mem_map(d->slot_bytes) : NULL;
     if (!d->slot_memory) return err_set(e, ERR_MEMORY, "out of memory for %" PRIu64 " slots of states", slots);
-    slots_place(d->slots, d->p, d->slot_memory);
+    slots_place(d->slots, d->p, d->cache.slot_rows, d->slot_memory);
     return OK;
 }
 

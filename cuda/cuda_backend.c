@@ -184,12 +184,12 @@ static uint64_t cuda_overhead(const weight_set *w, const program *p, int segment
 
 static int open_slots(cuda_device *d, err *e)
 {
-    const uint64_t floats = slots_place(d->slots, d->p, NULL);
+    const uint64_t floats = slots_place(d->slots, d->p, d->cache.slot_rows, NULL);
     if (!floats) return OK;
     if (d->cache.n_slot < 2)
         return err_set(e, ERR_USAGE, "a sequence of this model takes two slots, the device has %d", d->cache.n_slot);
     int rc = cuda_take(&d->q, floats * sizeof(float) * (uint64_t)d->cache.n_slot, "slots", &d->slot_memory, e);
-    if (!rc) slots_place(d->slots, d->p, (float *)(uintptr_t)d->slot_memory);
+    if (!rc) slots_place(d->slots, d->p, d->cache.slot_rows, (float *)(uintptr_t)d->slot_memory);
     return rc;
 }
 

@@ -169,6 +169,8 @@ int cuda_step_send(cuda_device *d, cuda_segment *s, const step *st, err *e)
     to.seq_rope = put_ids(&w, st->seq_rope, (int64_t)p->n_rope * st->n_seq);
     to.slot_read = put_ids(&w, st->slot_read, st->n_seq);
     to.slot_write = put_ids(&w, st->slot_write, st->n_seq);
+    to.slot_taken = put_ids(&w, st->slot_taken, st->n_seq);
+    to.slot_apart = put_ids(&w, st->slot_apart, st->n_seq);
     to.vec = put_vectors(p, &w, st, &to);
     rc = put_pages(d, s, &w, st, &changes, &n, e);
     const cu_address from = s->step.at + reserve(&w, (uint64_t)n * sizeof *changes);

@@ -252,12 +252,13 @@ static inline void rig_cache(rig *g, int heads, int k_dim, int v_dim, dtype k_ty
     }
 }
 
-/* `n` slots of noise. Sequence i reads slot 2 i + 1 and writes 2 i. */
-static inline void rig_slots(rig *g, int64_t floats, int n)
+/* `n` slots of noise, with rows apart. Sequence i reads slot 2 i + 1 and writes 2 i. */
+static inline void rig_slots(rig *g, int64_t floats, int64_t row_floats, int n)
 {
     g->states[0] = (state){.kind = STATE_SLOT, .axis = AXIS_TOK, .slot_floats = floats};
     g->p.n_state = 1;
-    g->slots[0].stride = (uint64_t)(floats + LANES - 1) / LANES * LANES;
+    g->slots[0].rows = (uint64_t)floats;
+    g->slots[0].stride = (uint64_t)(floats + SLOT_ROWS_MAX * row_floats + LANES - 1) / LANES * LANES;
     g->kv_bytes = g->slots[0].stride * (uint64_t)n * sizeof(float);
     g->kv_memory = mem_map(g->kv_bytes);
     assert_non_null(g->kv_memory);

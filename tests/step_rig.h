@@ -16,6 +16,7 @@ enum {
     STEP_VOCAB = 50,
     STEP_PAGES = 300,
     STEP_SLOTS = 30,
+    STEP_APART = 5,
     STEP_WINDOW = 100,
     STEP_TRAINED = 100
 };
@@ -45,7 +46,8 @@ static inline step_limits step_rig_limits(const program *p)
 {
     static const int rows[AXIS_COUNT] = {
         [AXIS_TOK] = STEP_ROWS, [AXIS_OUT] = STEP_OUTS, [AXIS_ENC] = STEP_ENC, [AXIS_SEQ] = STEP_SEQS};
-    cache_options cache = {.n_page = {STEP_PAGES, STEP_PAGES / 2, STEP_PAGES}, .n_slot = STEP_SLOTS};
+    cache_options cache = {
+        .n_page = {STEP_PAGES, STEP_PAGES / 2, STEP_PAGES}, .n_slot = STEP_SLOTS, .slot_rows = STEP_APART};
     step_limits l;
     if (step_limits_of(&l, p, rows, STEP_SEQS, STEP_CTX, &cache, NULL)) abort();
     return l;
@@ -88,6 +90,9 @@ static inline const char *sequence_fault(const step *st, const step_limits *l, c
     const char *fault = row_fault(st, l, s);
     if (st->tok.seq_len[s] > l->ctx || st->enc.seq_len[s] > l->ctx) return "length";
     if (from < 0 || from >= l->n_slot || to < 0 || to >= l->n_slot || from == to) return "slot";
+    const int32_t n = st->tok.seq_row[s + 1] - st->tok.seq_row[s], taken = step_taken(st, s), apart = step_apart(st, s);
+    if (taken < 0 || taken > l->slot_rows || taken > st->tok.seq_len[s] - n) return "rows taken";
+    if (apart < 0 || apart > l->slot_rows || apart > taken + n) return "rows apart";
     for (uint32_t r = 0; r < l->n_rope; r++) {
         const int32_t v = st->seq_rope[(int64_t)r * st->n_seq + s];
         if (v < 0 || (uint32_t)v >= p->ropes[r].n_variant || !rope_serial(&p->ropes[r], v)) return "table of positions";

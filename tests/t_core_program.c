@@ -469,11 +469,11 @@ static void slot_rules(void **unused)
     p->weights[p->tensors[half].weight].want = DTYPE_F16;
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++, e = (err){0})
         assert_int_equal(program_state(p, &odd[i], &e), ERR_SPEC);
-    assert_int_equal(program_slot_bytes(p), 0);
+    assert_int_equal(program_slot_bytes(p, 5), 0);
     for (int i = 1; i <= 2; i++)
         assert_int_equal(program_state(p, &(state){.kind = STATE_SLOT, .axis = AXIS_TOK, .slot_floats = 8}, &e), i);
-    assert_int_equal(program_slot_bytes(p), 0); /* no op has one yet */
-    assert_int_equal(p->n_group, 1);            /* slots have no pages */
+    assert_int_equal(program_slot_bytes(p, 5), 0); /* no op has one yet */
+    assert_int_equal(p->n_group, 1);               /* slots have no pages */
     const op right = {.kind = OP_CONV, .state = 1, .out = out, .in = {x, w}};
     const op wrong[] = {
         {.kind = OP_CONV, .state = 1, .out = act(p, "c2", AXIS_TOK, 4, 0), .in = {x, w}}, /* the slot of the first */
@@ -489,7 +489,7 @@ static void slot_rules(void **unused)
         {.kind = OP_CONV, .state = 2, .out = act(p, "co", AXIS_OUT, 4, 0), .in = {x, w}},
     };
     assert_ok(program_op(p, &right, &e), &e);
-    assert_int_equal(program_slot_bytes(p), 8 * 4);
+    assert_int_equal(program_slot_bytes(p, 0), 8 * 4);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++, e = (err){0})
         if (program_op(p, &wrong[i], &e) != ERR_SPEC) fail_msg("op %zu was accepted", i);
     program_free(p);

@@ -1,7 +1,9 @@
 /* t_cpu_recur.c - RECUR: every instruction set against the reference, bit for bit, slots included; the reference
- * against double precision, written as papers do, for five recurrences; a sequence in any chunks gives the same rows
- * and the same slot. */
+ * against double precision, written as papers do, for five recurrences; a sequence in any chunks, and with
+ * guesses that fail, gives the same rows and the same slot. */
 #include "rig.h"
+
+#include "base/rng.h"
 
 #include "ops/recur_rows.h"
 
@@ -61,6 +63,12 @@ static op recur_op(rig *g, const recur_case *c)
         rig_at(g, o.in[1])[i] /= sqrtf((float)c->rows);
     o.out = rig_act(g, (int64_t)c->heads * c->width);
     return o;
+}
+
+/* Of a row that a slot keeps apart: values, keys, steps. */
+static int64_t row_floats(const recur_case *c)
+{
+    return (int64_t)c->heads * c->width + 2 * c->rows * c->key_heads + c->heads * of_head(c);
 }
 
 static const float *row_of(rig *g, ref t, int row) { return rig_at(g, t) + row * tensor_count(&g->t[t]); }
@@ -127,7 +135,7 @@ static void equals_the_reference(void **unused)
         rig g;
         rig_open(&g, 1 << 20);
         rig_sequences(&g, c->n_seq, c->seq_rows, c->last);
-        rig_slots(&g, (int)floats_of(c), 8);
+        rig_slots(&g, floats_of(c), row_floats(c), 8);
         op o = recur_op(&g, c);
         rig_same(&g, &o, c->what);
         rig_run(&g, cpu_kernels_named("c"), 1, &o); /* a second time: nothing that it reads has changed */
@@ -148,7 +156,7 @@ static void in_chunks(const recur_case *c, int chunk, float result[RESULT])
     rig_seed = 7;
     rig_open(&g, 400000);
     rig_sequences(&g, 1, &n, (int[]){LENGTH - 1});
-    rig_slots(&g, (int)floats_of(c), 2);
+    rig_slots(&g, floats_of(c), row_floats(c), 2);
     op o = recur_op(&g, c);
     assert_true(LENGTH * dim + floats_of(c) <= RESULT);
     for (int k = 0; k < 3; k++) {
@@ -175,7 +183,58 @@ static void in_chunks(const recur_case *c, int chunk, float result[RESULT])
     rig_close(&g);
 }
 
-static void chunks_change_nothing(void **unused)
+/* The same sequence with guesses. Rows of a step: one that is sure, `hold` guesses that hold, and noise; the next step
+ * says how many hold. Or one row a step, as a model reads its own guesses. */
+static void with_guesses(const recur_case *c, uint64_t seed, bool one_by_one, float result[RESULT])
+{
+    rig g;
+    const int dim = c->heads * c->width;
+    int32_t taken = 0, apart, n = LENGTH;
+    float *from[3];
+    rig_seed = 7;
+    rig_open(&g, 400000);
+    rig_sequences(&g, 1, &n, (int[]){LENGTH - 1});
+    rig_slots(&g, floats_of(c), row_floats(c), 2);
+    op o = recur_op(&g, c);
+    for (int k = 0; k < 3; k++) {
+        const size_t floats = (size_t)LENGTH * (size_t)tensor_count(&g.t[o.in[k]]);
+        from[k] = mem_array(floats + 1, sizeof *from[k]);
+        assert_non_null(from[k]);
+        if (o.in[k]) memcpy(from[k], rig_at(&g, o.in[k]), floats * sizeof *from[k]);
+    }
+    g.st.slot_taken = &taken;
+    g.st.slot_apart = &apart;
+    for (int at = 0, turn = 0, hold; at < LENGTH; at += 1 + hold, turn++) {
+        const int left = LENGTH - at, room = left - 2 < SLOT_ROWS_MAX / 2 ? left - 2 : SLOT_ROWS_MAX / 2;
+        const int wrong = left > 1 ? (int)(rng_bits(seed, 2, (uint64_t)turn) % (SLOT_ROWS_MAX / 2)) : 0;
+        hold = left > 1 ? (int)(rng_bits(seed, 1, (uint64_t)turn) % ((uint64_t)room + 1)) : 0;
+        for (int done = 0; done < 1 + hold + wrong; done += n) {
+            n = one_by_one ? 1 : 1 + hold + wrong;
+            rig_sequences(&g, 1, &n, (int[]){at + done + n - 1});
+            for (int k = 0; k < 3; k++) {
+                const int64_t width = tensor_count(&g.t[o.in[k]]);
+                for (int64_t i = 0; o.in[k] && i < n * width; i++) {
+                    const int64_t row = done + i / width;
+                    rig_at(&g, o.in[k])[i] = row <= hold ? from[k][(at + row) * width + i % width] : rig_normal();
+                }
+            }
+            apart = done + n - 1;
+            rig_run(&g, seed % 3 ? cpu_kernels(cpu_features(), false) : cpu_kernels_named("c"), 2, &o);
+            const int good = done + n <= hold + 1 ? n : hold + 1 - done;
+            if (good > 0) memcpy(result + (at + done) * dim, rig_at(&g, o.out), (size_t)(good * dim) * sizeof *result);
+            int32_t written = g.slot_write[0];
+            g.slot_write[0] = g.slot_read[0];
+            g.slot_read[0] = written;
+            taken = apart;
+        }
+        taken = hold;
+    }
+    memcpy(result + LENGTH * dim, slot_at(g.slots, g.slot_read[0]), (size_t)floats_of(c) * sizeof *result);
+    for (int k = 0; k < 3; k++) mem_free(from[k]);
+    rig_close(&g);
+}
+
+static void chunks_and_guesses_change_nothing(void **unused)
 {
     (void)unused;
     static const recur_case chunked[] = {
@@ -193,11 +252,16 @@ static void chunks_change_nothing(void **unused)
             in_chunks(&chunked[i], chunk, got);
             if (memcmp(want, got, sizeof want)) fail_msg("%s: other bits in chunks of %d", chunked[i].what, chunk);
         }
+        for (uint64_t seed = 0; seed < 30; seed++) {
+            with_guesses(&chunked[i], seed, seed % 2, got);
+            if (memcmp(want, got, sizeof want)) fail_msg("%s: other bits with guesses", chunked[i].what);
+        }
     }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(equals_the_reference), cmocka_unit_test(chunks_change_nothing)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(equals_the_reference),
+                                       cmocka_unit_test(chunks_and_guesses_change_nothing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

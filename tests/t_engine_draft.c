@@ -158,10 +158,12 @@ static void compare_all(engine *g, int least, int most)
     engine_close(g);
 }
 
-static void check(const char *path, const char *devices, int in_flight)
+static const draft_kind known = {.name = "known", .guess = guess_known};
+
+/* kept: slots keep the rows of guesses apart; else a step goes back, as with nodes of older versions. */
+static void check(const char *path, const char *devices, int in_flight, bool kept)
 {
-    static const draft_kind known = {.name = "known", .guess = guess_known};
-    engine *g = engine_made(path, devices, in_flight, NULL);
+    engine *g = engine_made(path, devices, in_flight, kept ? "ngram" : NULL);
     g->guesses.kind = &known;
     compare_all(g, 30, 95);
 }
@@ -182,9 +184,11 @@ static void write_alone(const char *path)
 static void check_model(const char *path)
 {
     write_alone(path);
-    check(path, "cpu", 1);
-    check(path, "cpu:1;cpu:1", 3);
-    check(path, "cpu:1&cpu:1", 1);
+    for (int kept = 0; kept < 2; kept++) {
+        check(path, "cpu", 1, kept);
+        check(path, "cpu:1;cpu:1", 3, kept);
+        check(path, "cpu:1&cpu:1", 1, kept);
+    }
 }
 
 /* A model that guesses for itself draws the same, where nothing but the draw decides; one with other weights seldom. */
@@ -197,6 +201,9 @@ static void models_guess(void **unused)
     write_alone("tests/vectors/models/llama");
     compare_all(engine_made("tests/vectors/models/llama", "cpu", 1, "tests/vectors/models/llama-mha"), 0, 50);
     compare_all(engine_made("tests/vectors/models/llama", "cpu", 1, "ngram"), 0, 100);
+    write_alone("tests/vectors/models/lfm2"); /* a model with slots guesses, for itself and for one without */
+    compare_all(engine_made("tests/vectors/models/lfm2", "cpu", 1, "tests/vectors/models/lfm2"), 90, 100);
+    compare_all(engine_made("tests/vectors/models/lfm2", "cpu:1;cpu:1", 3, "tests/vectors/models/lfm2"), 90, 100);
 }
 
 static void expect_refusal(const char *path, const char *guesser, const char *message)
@@ -213,7 +220,39 @@ static void refusals(void **unused)
     (void)unused;
     expect_refusal(NULL, "tests/vectors/models/llama", "its vocabulary is another one");
     expect_refusal("tests/vectors/models/llama", "tests/vectors/models/bart", "only decoders");
-    expect_refusal("tests/vectors/models/llama", "tests/vectors/models/lfm2", "recurrent");
+}
+
+/* Rows that a text of a model with slots takes besides those of its tokens and of the guesses that failed. */
+static int64_t rows_again(bool kept)
+{
+    engine *g = engine_made("tests/vectors/models/lfm2", "cpu", 1, kept ? "ngram" : NULL);
+    engine_stats st;
+    err e = {0};
+    int64_t rows = 0;
+    g->guesses.kind = &known;
+    text t = text_asked(g, 1);
+    add(g, &t);
+    for (bool more = true; more;) {
+        const uint64_t sent = g->steps.sent;
+        for (session *s = g->running; s; s = s->next)
+            s->draft.acceptance = 0.9f, s->draft.known = true, s->draft.backoff_left = 0; /* guesses are made */
+        assert_ok(engine_infer(g, &more, &e), &e);
+        if (g->steps.sent > sent) rows += g->steps.rows[sent % (uint64_t)g->steps.in_flight].st.n[AXIS_TOK];
+    }
+    compare(&alone[1], &t, 1);
+    engine_get_stats(g, &st);
+    engine_close(g);
+    assert_true(st.draft_tokens > 50 && st.draft_tokens - st.draft_accepted > 20);
+    return rows - (PROMPT + t.n - 1 + (int64_t)(st.draft_tokens - st.draft_accepted));
+}
+
+/* A row that was accepted is not computed again, also where the state of a text cannot go back. */
+static void no_row_twice(void **unused)
+{
+    (void)unused;
+    write_alone("tests/vectors/models/lfm2");
+    assert_true(rows_again(false) > 20);
+    assert_int_equal(rows_again(true), 0);
 }
 
 static void same_texts(void **unused)
@@ -312,9 +351,9 @@ static void guesses_follow_what_held(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ngrams),     cmocka_unit_test(guesses_follow_what_held),
-        cmocka_unit_test(same_texts), cmocka_unit_test(models_guess),
-        cmocka_unit_test(refusals),
+        cmocka_unit_test(ngrams),       cmocka_unit_test(guesses_follow_what_held),
+        cmocka_unit_test(same_texts),   cmocka_unit_test(models_guess),
+        cmocka_unit_test(no_row_twice), cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -172,6 +172,14 @@ static void smaller_messages_come_back(void **unused)
     assert_ok(lease_cache_read(&d, buf_span(&m), &e), &e);
     assert_memory_equal(c.n_page, d.n_page, sizeof c.n_page);
     assert_true(d.n_slot == 11 && d.k_type == DTYPE_I16 && d.v_type == DTYPE_Q8_B64);
+    assert_int_equal(d.slot_rows, 0); /* as versions before have it */
+    m.n = 0;
+    c.slot_rows = SLOT_ROWS_MAX;
+    assert_true(lease_cache_write(&m, &c));
+    assert_ok(lease_cache_read(&d, buf_span(&m), &e), &e);
+    assert_int_equal(d.slot_rows, SLOT_ROWS_MAX);
+    m.p[m.n - 1] = SLOT_ROWS_MAX + 1;
+    assert_int_equal(lease_cache_read(&d, buf_span(&m), &e), ERR_FORMAT);
     m.p[3] = 0xff; /* pages below 0 */
     assert_int_equal(lease_cache_read(&d, buf_span(&m), &e), ERR_FORMAT);
     m.n = 0;

@@ -25,7 +25,8 @@ typedef struct leader {
     int32_t token[STEP_ROWS], type[STEP_ROWS], pos[STEP_ROWS], seq[STEP_ROWS], seq_len[STEP_SEQS],
         seq_row[STEP_SEQS + 1];
     int32_t etoken[STEP_ENC], etype[STEP_ENC], epos[STEP_ENC], eseq[STEP_ENC], elen[STEP_SEQS], erow[STEP_SEQS + 1];
-    int32_t out[STEP_OUTS], pool[STEP_SEQS], rope[STEP_SEQS], slot_read[STEP_SEQS], slot_write[STEP_SEQS];
+    int32_t out[STEP_OUTS], pool[STEP_SEQS], rope[STEP_SEQS], slot_read[STEP_SEQS], slot_write[STEP_SEQS],
+        slot_taken[STEP_SEQS], slot_apart[STEP_SEQS];
     int32_t page[3 * STEP_SEQS * (STEP_CTX / PAGE_TOKENS + 1)];
     float vec[STEP_ROWS * STEP_DIM];
     int32_t best[STEP_OUTS];
@@ -107,6 +108,8 @@ static void add_sequence(leader *d, life *x, int32_t s)
     if (draw(d, 4) == 0) d->pool[st->n[AXIS_SEQ]++] = s;
     d->slot_read[s] = 2 * x->slot;
     d->slot_write[s] = 2 * x->slot + 1;
+    d->slot_taken[s] = draw(d, before < STEP_APART ? before + 1 : STEP_APART + 1);
+    d->slot_apart[s] = draw(d, n + d->slot_taken[s] < STEP_APART ? n + d->slot_taken[s] + 1 : STEP_APART + 1);
     d->rope[s] = rope_admit(&d->p->ropes[0], x->length, NULL);
     assert_true(d->rope[s] >= 0);
 }
@@ -128,6 +131,8 @@ static const step *next_step(leader *d)
                  .page_cap = cap,
                  .slot_read = d->slot_read,
                  .slot_write = d->slot_write,
+                 .slot_taken = d->slot_taken,
+                 .slot_apart = d->slot_apart,
                  .copies = d->copies,
                  .best = d->best};
     for (int i = 0; i < STEP_ROWS * STEP_DIM; i++) d->vec[i] = (float)draw(d, 1000);
@@ -174,6 +179,8 @@ static void same_step(const step *a, const step *b, const step_limits *l, const 
     same_ints("pooled", a->pool, b->pool, a->n[AXIS_SEQ]);
     same_ints("slots", a->slot_read, b->slot_read, a->n_seq);
     same_ints("slots", a->slot_write, b->slot_write, a->n_seq);
+    same_ints("rows taken", a->slot_taken, b->slot_taken, a->n_seq);
+    same_ints("rows apart", a->slot_apart, b->slot_apart, a->n_seq);
     same_ints("copies", (const int32_t *)a->copies, (const int32_t *)b->copies, a->n_copy * 3);
     for (int32_t i = 0; i < a->n[AXIS_OUT]; i++) assert_int_equal(a->best[i], b->best[i]);
     for (int32_t i = 0; i < a->n[AXIS_TOK]; i++)
@@ -346,7 +353,7 @@ static void foreign_pages_are_refused(void **unused)
     (void)unused;
     program *p = step_program();
     step_limits l = step_rig_limits(p);
-    for (int fault = 0; fault < 9; fault++) {
+    for (int fault = 0; fault < 12; fault++) {
         static leader d;
         step_writer *w;
         step_reader *r;
@@ -367,6 +374,9 @@ static void foreign_pages_are_refused(void **unused)
         case 6: d.slot_write[0] = STEP_SLOTS; break;
         case 7: d.copies[1] = (page_copy){0, 20, 30}; break; /* a copy of a copy */
         case 8: d.copies[0].to = l.n_page[0]; break;
+        case 9: d.slot_taken[1] = STEP_APART + 1; break;
+        case 10: d.slot_apart[0] = STEP_APART + 1; break;
+        case 11: d.slot_apart[1] = d.seq_row[2] - d.seq_row[1] + d.slot_taken[1] + 1; break;
         }
         assert_ok(step_write(w, &d.st, &bytes, &e), &e);
         assert_int_equal(step_read(r, bytes, &got, &e), fault ? ERR_FORMAT : OK);

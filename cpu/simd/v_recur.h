@@ -66,29 +66,34 @@ INLINE void recur_of_head(const recur_seq *s, int64_t c, const int blocks)
 {
     const int64_t head = c / s->width;
     const float *was = s->was ? s->was + c * s->rows : NULL;
-    float *kept = s->kept + c * s->rows;
+    float *kept = s->kept + c * s->rows, guess[RECUR_BLOCKS * LANES * RECUR_ROWS_MAX];
     recur_token token[2];
     recur_sums sums;
-    if (!s->n) return;
-    recur_token_of(s, 0, head, &token[0]);
+    const int64_t first = -s->taken;
+    const float *from = was;
+    if (first == s->n) return;
+    recur_token_of(s, first, head, &token[0]);
     UNROLLED (b, blocks) sums.seen[b] = v16_zero();
     for (int64_t r = 0; r < s->rows && s->delta && was; r++)
         UNROLLED (b, blocks)
             sums.seen[b] = v16_fma(v16_load(was + b * LANES * s->rows + r * LANES), v16_all(token[0].decayed[r]),
                                    sums.seen[b]);
-    for (int64_t i = 0; i < s->n; i++) {
-        const recur_token *t = &token[i % 2];
+    for (int64_t i = first; i < s->n; i++) {
+        const recur_token *t = &token[(i - first) % 2];
+        recur_token *next = &token[(i + 1 - first) % 2];
         const bool more = s->delta && i + 1 < s->n;
         const v16 strength = v16_all(t->strength);
-        if (i + 1 < s->n) recur_token_of(s, i + 1, head, &token[(i + 1) % 2]);
+        float *to = recur_is_sure(s, i) ? kept : guess;
+        if (i + 1 < s->n) recur_token_of(s, i + 1, head, next);
         UNROLLED (b, blocks) {
-            const v16 v = v16_load(s->v + i * s->dim + c + b * LANES);
+            const v16 v = v16_load(recur_values(s, i) + c + b * LANES);
             sums.u[b] = v16_mul(strength, s->delta ? v16_sub(v, sums.seen[b]) : v);
         }
-        const float *from = i ? kept : was;
-        if (!from) recur_sweep(s, t, more ? &token[(i + 1) % 2] : NULL, NULL, kept, blocks, &sums);
-        else if (more) recur_sweep(s, t, &token[(i + 1) % 2], from, kept, blocks, &sums);
-        else recur_sweep(s, t, NULL, from, kept, blocks, &sums);
+        if (!from) recur_sweep(s, t, more ? next : NULL, NULL, to, blocks, &sums);
+        else if (more) recur_sweep(s, t, next, from, to, blocks, &sums);
+        else recur_sweep(s, t, NULL, from, to, blocks, &sums);
+        from = to;
+        if (i < 0) continue;
         UNROLLED (b, blocks) v16_store(s->y + i * s->dim + c + b * LANES, sums.y[b]);
     }
 }
@@ -116,12 +121,12 @@ INLINE recur_row recur_row_of(const recur_seq *s, int64_t i, int64_t c, int n, i
 /* n columns from c on; any heads. */
 static void recur_of_heads(const recur_seq *s, int64_t c, int n)
 {
-    float *kept = s->kept + c * s->rows;
-    for (int64_t i = 0; i < s->n; i++) {
-        const float *from = i ? kept : s->was ? s->was + c * s->rows : NULL;
-        float strength[LANES] = {0};
+    float *kept = s->kept + c * s->rows, guess[LANES * RECUR_ROWS_MAX];
+    const float *from = s->was ? s->was + c * s->rows : NULL;
+    for (int64_t i = -s->taken; i < s->n; i++) {
+        float strength[LANES] = {0}, *to = recur_is_sure(s, i) ? kept : guess;
         for (int l = 0; l < n; l++) strength[l] = recur_strength(s, recur_step(s, i, (c + l) / s->width));
-        v16 v = v16_load_part(s->v + i * s->dim + c, n), seen = v16_zero(), y = v16_zero();
+        v16 v = v16_load_part(recur_values(s, i) + c, n), seen = v16_zero(), y = v16_zero();
         for (int64_t r = 0; r < s->rows && s->delta; r++) {
             const recur_row row = recur_row_of(s, i, c, n, r);
             seen = v16_fma(from ? v16_load_part(from + r * n, n) : v16_zero(), v16_mul(row.decay, row.k), seen);
@@ -130,19 +135,22 @@ static void recur_of_heads(const recur_seq *s, int64_t c, int n)
         for (int64_t r = 0; r < s->rows; r++) {
             const recur_row row = recur_row_of(s, i, c, n, r);
             const v16 x = v16_fma(row.k, u, v16_mul(row.decay, from ? v16_load_part(from + r * n, n) : v16_zero()));
-            v16_store_part(kept + r * n, x, n);
+            v16_store_part(to + r * n, x, n);
             y = v16_fma(x, row.q, y);
         }
-        v16_store_part(s->y + i * s->dim + c, y, n);
+        from = to;
+        if (i >= 0) v16_store_part(s->y + i * s->dim + c, y, n);
     }
 }
 
 static void v_recur(const run *r, const op *o, int worker, int workers)
 {
-    int64_t from, to;
+    int64_t from, to, first, last;
     run_share(arg_dim(r, o->out), LANES, worker, workers, &from, &to);
     for (int32_t k = 0; k < r->st->n_seq; k++) {
         const recur_seq s = recur_seq_of(r, o, k);
+        run_share(s.apart_floats, LANES, worker, workers, &first, &last);
+        recur_keep_apart(&s, first, last);
         recur_pass_on(&s, from, to);
         for (int64_t c = from, n; c < to; c += n) {
             const int64_t head_end = (c / s.width + 1) * s.width, end = head_end < to ? head_end : to;

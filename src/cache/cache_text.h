@@ -27,6 +27,7 @@ typedef struct cache_text {
     int32_t slot[2];  /* its own: text_slots.h */
     int32_t slot_now; /* where its state is when all that was sent is done: one of them, or another one that it holds */
     int32_t slot_was; /* where it was before the last step that was sent */
+    int32_t taken;    /* rows that slot_now keeps apart and that count: they may be taken back */
     int32_t snapshot; /* the slot that its next step writes in place of its own; -1: none */
 } cache_text;
 

@@ -14,6 +14,7 @@ int32_t kv_pages(const kv_cache *c)
 int kv_open(kv_cache *c, const program *p, const cache_options *of, err *e)
 {
     c->p = p;
+    c->slot_rows = of->slot_rows;
     int rc = of->n_slot ? pages_open(&c->slots, of->n_slot, e) : OK;
     for (uint32_t i = 0; i < p->n_group && !rc; i++) rc = pages_open(&c->pages[i], of->n_page[i], e);
     if (!rc) rc = tree_open(&c->tree, c->pages, (int)p->n_group, &c->slots, e);

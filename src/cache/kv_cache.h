@@ -12,6 +12,7 @@ typedef struct kv_cache {
     const program *p;           /* whose states they are */
     page_pool pages[GROUP_MAX]; /* [n_group] */
     page_pool slots;            /* two for each text, and some for snapshots, if the program has any */
+    int slot_rows;              /* rows that each can keep apart */
     prefix_tree tree;           /* of pages of texts, and of snapshots */
     disk_cache *disk;           /* NULL: none are kept there */
     page_copy *copies;          /* [n_copy] before the next step: as many as pages at most, each the target of one */

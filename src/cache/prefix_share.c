@@ -222,6 +222,7 @@ void text_copy(kv_cache *c, cache_text *to, const cache_text *from)
     }
     to->n_sent = to->n_past = from->n_past;
     text_move_slot(c, to, from->slot_now); /* read in the next step, which writes another */
+    to->taken = from->taken;
     if (to->n_done < to->n_past) to->n_done = to->n_past;
     if (!whole) start_again(c, to);
 }

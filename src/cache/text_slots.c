@@ -19,6 +19,7 @@ void text_give_slots(kv_cache *c, cache_text *t)
 
 void text_move_slot(kv_cache *c, cache_text *t, int32_t slot)
 {
+    t->taken = 0;
     if (!c->slots.total || slot == t->slot_now) return;
     if (!text_owns_slot(t, slot)) pages_hold(&c->slots, slot);
     if (!text_owns_slot(t, t->slot_now)) pages_give(&c->slots, t->slot_now);
@@ -48,13 +49,24 @@ static bool is_due(kv_cache *c, const cache_text *t, int64_t to, int32_t *slot)
     return snapshot_is_better(&c->tree, &p, slot);
 }
 
-int64_t text_cut_rows(kv_cache *c, const cache_text *t, int64_t rows)
+int64_t text_cut_rows(kv_cache *c, const cache_text *t, int64_t rows, bool guesses)
 {
+    const int64_t end = t->n_sent + rows - (guesses && !c->slot_rows);
     int64_t to = t->n_sent - t->n_sent % SNAPSHOT_TOKENS + SNAPSHOT_TOKENS;
     int32_t slot;
     if (!c->slots.total || t->prefix < 0) return rows;
-    while (to < t->n_sent + rows && !is_due(c, t, to, &slot)) to += SNAPSHOT_TOKENS;
-    return to < t->n_sent + rows ? to - t->n_sent : rows;
+    while (to <= end && !is_due(c, t, to, &slot)) to += SNAPSHOT_TOKENS;
+    if (to > end) return rows;
+    rows = to - t->n_sent;
+    return guesses && c->slot_rows && rows > 1 ? rows - 1 : rows;
+}
+
+bool text_take_back(const kv_cache *c, cache_text *t, int64_t n)
+{
+    if (!c->slots.total || !n) return true;
+    if (n > t->taken) return false;
+    t->taken -= (int32_t)n;
+    return true;
 }
 
 void text_plan_snapshot(kv_cache *c, cache_text *t, int64_t to)

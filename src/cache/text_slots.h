@@ -8,6 +8,9 @@
  * is sent the text holds it: what is given back then is overwritten by later steps only. A step holds what it writes,
  * too. Choices go on from the slot after the prompt in the same way.
  *
+ * Rows that may turn out to be wrong, as those of guesses, a slot keeps apart (step.h): those that hold count in the
+ * next step, which does not compute them again.
+ *
  * Where the model has no slots nothing happens here, and nothing is missing. */
 #pragma once
 #include "cache/cache_text.h"
@@ -29,8 +32,11 @@ void text_give_slots(kv_cache *c, cache_text *t);
 void text_move_slot(kv_cache *c, cache_text *t, int32_t slot);
 /* Its state is where its steps do not write, so that others can go on from there too. False: there is no slot left. */
 bool text_part_slot(kv_cache *c, cache_text *t);
-/* Of so many rows, those up to the next position at which a snapshot is due. */
-int64_t text_cut_rows(kv_cache *c, const cache_text *t, int64_t rows);
+/* Of so many rows, those up to the next position at which a snapshot is due. A step with guesses ends before that: a
+ * snapshot keeps no rows apart. */
+int64_t text_cut_rows(kv_cache *c, const cache_text *t, int64_t rows, bool guesses);
+/* Its last n rows were wrong. False: the slot does not keep them apart, so they cannot be taken back. */
+bool text_take_back(const kv_cache *c, cache_text *t, int64_t n);
 /* Its next step will end at position `to`: where a snapshot is due, the step writes one. */
 void text_plan_snapshot(kv_cache *c, cache_text *t, int64_t to);
 /* A step with rows of it was sent: it holds the slot that its next step reads. */

@@ -81,9 +81,12 @@ typedef struct weight_options {
     const void *own; /* options of this backend alone, which its header declares; NULL: defaults */
 } weight_options;
 
+enum { SLOT_ROWS_MAX = 16 };
+
 typedef struct cache_options {
     int n_page[GROUP_MAX]; /* KV pages per group */
     int n_slot;            /* slots for states of fixed size */
+    int slot_rows;         /* rows that each of them can keep apart, at most SLOT_ROWS_MAX: step.slot_apart */
     dtype k_type, v_type;  /* kv_type.h */
     int host;   /* percent of what has pages, of its last part, whose pages lie in memory of the host (kv_type.h) */
     bool touch; /* memory of pages, up to 256 MiB, is taken at once, not as it is used */

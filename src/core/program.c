@@ -96,11 +96,20 @@ bool program_stores(const program *p, uint32_t number)
     return k < p->n_op;
 }
 
-uint64_t program_slot_bytes(const program *p)
+int64_t program_slot_row(const program *p, const op *o)
+{
+    int64_t floats = 0;
+    for (size_t k = 0; k < sizeof o->in / sizeof *o->in; k++)
+        if (o->in[k] && p->tensors[o->in[k]].kind == TENSOR_ACT) floats += tensor_count(&p->tensors[o->in[k]]);
+    return floats;
+}
+
+uint64_t program_slot_bytes(const program *p, int rows)
 {
     uint64_t floats = 0;
     for (uint32_t i = 0; i < p->n_op; i++)
-        if (op_is(&p->ops[i], OPF_SLOT)) floats += (uint64_t)p->states[p->ops[i].state].slot_floats;
+        if (op_is(&p->ops[i], OPF_SLOT))
+            floats += (uint64_t)(p->states[p->ops[i].state].slot_floats + rows * program_slot_row(p, &p->ops[i]));
     return floats * sizeof(float);
 }
 

@@ -225,8 +225,10 @@ uint64_t program_op_hash(const program *p, uint32_t i);
 bool program_dump_head(const program *p, buf *out);
 bool program_dump_op(const program *p, uint32_t i, buf *out);
 
-/* Bytes of one slot: the STATE_SLOT of all ops; 0: the program has none. */
-uint64_t program_slot_bytes(const program *p);
+/* Bytes of one slot: the STATE_SLOT of all ops, and so many rows apart; 0: the program has none. */
+uint64_t program_slot_bytes(const program *p, int rows);
+/* Floats of a row that a slot of this op keeps apart: its operands that are activations, one after another. */
+int64_t program_slot_row(const program *p, const op *o);
 /* Whether an op stores keys and values in state `number`; layers may share one. */
 bool program_stores(const program *p, uint32_t number);
 /* Elements of one row of an activation, or of a whole weight or constant. */

@@ -44,6 +44,11 @@ typedef struct step {
     /* [n_seq] slot that holds what STATE_SLOT ops know of a sequence before the step, and the one that they write: no
      * slot is both, so that a step can be done twice. From position 0 on nothing is read. */
     const int32_t *slot_read, *slot_write;
+    /* [n_seq] Rows that may turn out to be wrong are kept apart in a slot, as they came in, behind the state before
+     * them: cache_options.slot_rows at most. Of the rows apart in the slot that is read the first slot_taken
+     * count, they are rows before the step; of these and the rows of the step the last slot_apart are kept apart in the
+     * slot that is written. So no row is computed twice, whatever holds. NULL: 0. */
+    const int32_t *slot_taken, *slot_apart;
     const page_copy *copies;
     int32_t n_copy;
     /* [OUT] of the row only so many of its best logits are wanted, at most BEST_MAX; 0: all. NULL: all of all rows. */
@@ -55,5 +60,8 @@ typedef struct step {
 
 /* Of result row i: the number of best logits that are wanted of it; 0: all logits. */
 static inline int32_t step_best(const step *st, int32_t i) { return st->best ? st->best[i] : 0; }
+
+static inline int32_t step_taken(const step *st, int32_t seq) { return st->slot_taken ? st->slot_taken[seq] : 0; }
+static inline int32_t step_apart(const step *st, int32_t seq) { return st->slot_apart ? st->slot_apart[seq] : 0; }
 
 static inline const step_rows *step_rows_of(const step *st, int rows) { return rows == AXIS_ENC ? &st->enc : &st->tok; }

@@ -20,6 +20,8 @@
     X(page, pages, p->n_group ? p->n_group : 1)                                                                        \
     X(slot_read, seqs, 1)                                                                                              \
     X(slot_write, seqs, 1)                                                                                             \
+    X(slot_taken, seqs, 1)                                                                                             \
+    X(slot_apart, seqs, 1)                                                                                             \
     X(enc_token, enc + 1, 1)                                                                                           \
     X(enc_type, enc + 1, 1)                                                                                            \
     X(enc_pos, enc + 1, 1)                                                                                             \
@@ -74,6 +76,8 @@ void batch_clear(batch *b)
                    .page_cap = b->page_cap,
                    .slot_read = b->slot_read,
                    .slot_write = b->slot_write,
+                   .slot_taken = b->slot_taken,
+                   .slot_apart = b->slot_apart,
                    .copies = b->copies};
 }
 
@@ -128,7 +132,16 @@ int batch_add(batch *b, session *s, int rows, int keep)
     return n;
 }
 
-const step *batch_finish(batch *b, const program *p, const page_copy *copies, int32_t n_copy, int32_t best_most)
+/* Of the sequence's rows after a step to position `to`, those that may be wrong. A model that guesses may have to read
+ * its last row again. */
+static int32_t rows_apart(const session *s, int64_t to, int most)
+{
+    const int64_t sure = s->draft.agreed ? s->draft.agreed - 1 : s->n_ids;
+    return to <= sure ? 0 : to - sure < most ? (int32_t)(to - sure) : most;
+}
+
+const step *batch_finish(batch *b, const program *p, const page_copy *copies, int32_t n_copy, int slot_rows,
+                         int32_t best_most)
 {
     step *st = &b->st;
     st->best = b->best;
@@ -143,6 +156,8 @@ const step *batch_finish(batch *b, const program *p, const page_copy *copies, in
     for (int32_t i = 0; i < st->n_seq; i++) {
         b->slot_read[i] = b->who[i]->text.slot_now;
         b->slot_write[i] = text_next_slot(&b->who[i]->text);
+        b->slot_taken[i] = b->who[i]->text.taken;
+        b->slot_apart[i] = rows_apart(b->who[i], b->seq_len[i], slot_rows);
     }
     for (uint32_t g = 0; g < p->n_group; g++)
         for (int32_t i = 0; i < st->n_seq; i++) {

@@ -8,7 +8,8 @@ struct batch_sizes; /* steps.h */
 typedef struct batch {
     step st;
     int32_t rows_max, enc_max, out_max, page_cap;
-    int32_t *token, *type, *pos, *seq, *out, *pool, *seq_len, *seq_row, *seq_rope, *page, *slot_read, *slot_write;
+    int32_t *token, *type, *pos, *seq, *out, *pool, *seq_len, *seq_row, *seq_rope, *page, *slot_read, *slot_write,
+        *slot_taken, *slot_apart;
     int32_t *enc_token, *enc_type, *enc_pos, *enc_seq, *enc_len, *enc_row;
     int32_t *best;     /* [out] */
     page_copy *copies; /* before the step */
@@ -26,4 +27,5 @@ void batch_clear(batch *b);
 int batch_add(batch *b, session *s, int rows, int keep);
 /* Makes the step from what was added, with these page copies before it. Rows of which more than `best_most` of the best
  * logits are wanted come whole. */
-const step *batch_finish(batch *b, const program *p, const page_copy *copies, int32_t n_copy, int32_t best_most);
+const step *batch_finish(batch *b, const program *p, const page_copy *copies, int32_t n_copy, int slot_rows,
+                         int32_t best_most);

@@ -32,7 +32,7 @@ static void leave_room(const engine *g, int device, engine_options *small)
     plan_room room;
     for (int m = 0; plan_memory(g->plan, m, kv, kv, &room); m++) {
         if (!plan_memory_has(g->plan, m, device)) continue;
-        small->beside = room.taken;
+        small->beside = room.taken + 2 * (room.slot + DRAFT_MAX * room.slot_row);
         for (uint32_t i = 0; i < g->prog->n_group; i++) {
             small->beside_page += room.page[i];
             small->beside += room.page[i] * (uint64_t)pages_needed(g->info.ctx, g->prog->group_window[i],
@@ -82,7 +82,6 @@ int draft_model_check(const engine *g, err *e)
     if (g->guesses.kind != &draft_model) return OK;
     if (!d->info.generates || d->info.n_enc_vocab || g->info.n_enc_vocab)
         wrong = "only decoders can guess, for decoders";
-    else if (d->kv.slots.total) wrong = "a model with recurrent states cannot guess: it does not go back";
     else if (!same_vocabulary(d, g)) wrong = "its vocabulary is another one";
     else if (d->info.n_vocab > g->info.n_vocab) wrong = "it has logits for more tokens than the model";
     return wrong ? err_set(e, ERR_USAGE, "--draft %s: %s", g->options.draft, wrong) : OK;
@@ -127,7 +126,10 @@ static bool follow_target(engine *g, session *s)
     for (int64_t i = same; i < s->n_ids; i++)
         if (s->ids[i] >= g->info.n_vocab) return false;
     memcpy(t->ids + same, s->ids + same, (size_t)(s->n_ids - same) * sizeof *t->ids);
-    t->text.n_past = t->text.n_sent = same < s->n_ids ? same : s->n_ids - 1;
+    if (same == s->n_ids) same--; /* its logits are wanted */
+    if (text_take_back(&g->kv, &t->text, t->text.n_past - same)) t->text.n_past = t->text.n_sent = same;
+    else session_drop_cache(g, t);
+    if (!t->admitted && session_admit(g, t, &(err){0})) return false;
     const int64_t known = t->draft.agreed > s->n_prompt ? t->draft.agreed - s->n_prompt
                                                         : 0; /* the state after the last is new */
     if (t->states)

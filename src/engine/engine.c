@@ -108,6 +108,17 @@ static dtype kv_type(const engine *g, const plan *l)
     return weights_are_f32(p) ? DTYPE_F32 : DTYPE_F16;
 }
 
+/* Rows that a slot keeps apart: as many as there may be guesses in a step. */
+static int slot_rows(const engine *g)
+{
+    const engine_options *o = &g->options;
+    if (!program_slot_bytes(g->prog, 0)) return 0;
+    return o->guesses                                     ? DRAFT_MAX
+           : !o->draft                                    ? 0
+           : o->draft_max > 0 && o->draft_max < DRAFT_MAX ? (int)o->draft_max
+                                                          : DRAFT_MAX;
+}
+
 /* Slots of `bytes` each, two a sequence; fewer sequences where they would take more than half of the budget, but one
  * always fits. Besides, snapshots for sixteen texts of full length, where these take no more than an eighth. */
 static int count_slots(const engine *g, uint64_t bytes, uint64_t budget)
@@ -160,8 +171,9 @@ static int count_pages(engine *g, dtype kv, cache_options *cache, err *e)
     plan_room room;
     for (int m = 0; plan_memory(g->plan, m, kv, kv, &room); m++) {
         const uint64_t may = room.of_process ? room.left / 2 : room.left > tables ? room.left - tables : 0;
-        const int n_slot = count_slots(g, room.slot, may);
-        const uint64_t slots = (uint64_t)n_slot * room.slot;
+        const uint64_t slot = room.slot + (uint64_t)cache->slot_rows * room.slot_row;
+        const int n_slot = count_slots(g, slot, may);
+        const uint64_t slots = (uint64_t)n_slot * slot;
         const uint64_t budget = limit_pages(g, room.page, leave_beside(g, &room, may > slots ? may - slots : 0));
         double need = (double)(tables + slots);
         if (room.slot && (!cache->n_slot || n_slot < cache->n_slot)) cache->n_slot = n_slot;
@@ -216,6 +228,7 @@ static int fit_gpus(const engine *g, fit_ask *a, int asked, int n[FIT_DEVICES], 
     const int64_t groups = a->n_gpu + 1 + (a->moe > 0), set = a->o->choices.in_flight, steps = set ? set : groups + 1;
     int sum = 0;
     a->slots = 2;
+    a->slot_rows = slot_rows(g);
     a->beside = g->options.beside + rope_bytes(p);
     for (uint32_t i = 0; i < p->n_group; i++)
         a->pages[i] = pages_needed(g->info.ctx, p->group_window[i], g->chunk * steps);
@@ -303,6 +316,7 @@ static int place_engine(engine *g, bool first, double patience, err *e)
     if (!rc && first) {
         g->cache.k_type = g->cache.v_type = g->kv_type = kv_type(g, g->plan);
         g->cache.touch = o->touch;
+        g->cache.slot_rows = plan_keeps_rows(g->plan) ? slot_rows(g) : 0;
         rc = count_pages(g, g->kv_type, &g->cache, e);
     }
     if (!rc) rc = plan_ready(g->plan, &g->cache, NULL, e);

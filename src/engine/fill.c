@@ -56,8 +56,8 @@ void schedule_guess(engine *g)
     for (int i = 0; i < n; i++) {
         session *s = g->ready[i];
         if (s->beams || s->owns_prompt || s->in_flight || !is_ready(g, s, false)) continue;
-        if (!g->kv.slots.total || text_owns_slot(&s->text, s->text.slot_now))
-            g->guesses.who[m++] = s; /* it may go back there */
+        if (!g->kv.slots.total || g->kv.slot_rows || text_owns_slot(&s->text, s->text.slot_now))
+            g->guesses.who[m++] = s; /* it may go back there, where slots keep no rows apart */
     }
     if (m) draft_guess(&g->guesses, &g->step_times, g->guesses.who, m, g->chunk / 2);
 }
@@ -66,7 +66,7 @@ void schedule_guess(engine *g)
 static int add_rows(engine *g, batch *to, session *s, int64_t rows, int keep)
 {
     session *first = beam_member(s, 0);
-    rows = text_cut_rows(&g->kv, &s->text, rows);
+    rows = text_cut_rows(&g->kv, &s->text, rows, s->draft.n > 0);
     const int64_t least = s->text.n_sent + (undivided(g, s) ? rows : 1);
     int64_t upto;
     while ((upto = text_take_pages(&g->kv, &s->text, s->text.n_sent + rows)) < least)

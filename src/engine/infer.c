@@ -152,9 +152,8 @@ static void deliver_guesses(engine *g, const batch *b, int32_t k, session *s, in
     did->draft_tokens += (uint64_t)made;
     did->draft_accepted += (uint64_t)held;
     if (!s->gone) draft_learn(s, held);
-    if (g->kv.slots.total && held < made)
-        text_move_slot(&g->kv, &s->text, s->text.slot_was); /* the state before this step */
-    else text_advance(&g->kv, &s->text, held + 1);
+    if (text_take_back(&g->kv, &s->text, made - held)) text_advance(&g->kv, &s->text, held + 1);
+    else text_move_slot(&g->kv, &s->text, s->text.slot_was); /* the state before this step */
     text_add_snapshot(&g->kv, &s->text, b->slot_write[k], to);
     s->text.n_sent = s->text.n_past;
     s->draft.n = 0;

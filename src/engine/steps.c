@@ -34,13 +34,14 @@ bool steps_send(step_ring *r, kv_cache *kv, plan *to)
 {
     batch *b = batch_of(r, r->sent);
     if (!b->st.n_seq) return false;
-    const step *st = batch_finish(b, kv->p, kv->copies, kv->n_copy, plan_best_most(to));
+    const step *st = batch_finish(b, kv->p, kv->copies, kv->n_copy, kv->slot_rows, plan_best_most(to));
     kv->n_copy = 0;
     for (int32_t i = 0; i < st->n_seq; i++) {
         session *s = b->who[i];
         s->text.n_sent += st->tok.seq_row[i + 1] - st->tok.seq_row[i];
         s->text.slot_was = s->text.slot_now;
         s->text.slot_now = st->slot_write[i];
+        s->text.taken = st->slot_apart[i];
         s->encoded = true;
         s->in_flight++;
     }

@@ -212,7 +212,9 @@ static void remote_memory(void *self, int rank, dtype k_type, dtype v_type, plan
     if (rc) m = (lease_memory){.left = 0};
     r->memory = m;
     memcpy(out->page, m.page, sizeof m.page);
+    const program *p = plan_program(d->l);
     out->slot = m.slot;
+    out->slot_row = program_slot_bytes(p, 1) - program_slot_bytes(p, 0); /* at most: the node does not say */
     out->left = m.left;
 }
 
@@ -236,6 +238,15 @@ static int open_links(leader *d, err *e)
     return rc ? rc : rank_links_dial_all(w, &d->nodes, &d->self, e);
 }
 
+/* Nodes of versions before compute them again. */
+static bool remote_keeps_rows(void *self)
+{
+    const leader *d = self;
+    for (int i = 0; i < d->n; i++)
+        if (leader_is_remote(d, i) && peer_protocol(d->ranks[i].control) < PROTOCOL_APART) return false;
+    return true;
+}
+
 static int remote_ready(void *self, const cache_options *cache, link_end *(*ends)[PLAN_LANES], err *e)
 {
     leader *d = self;
@@ -244,6 +255,9 @@ static int remote_ready(void *self, const cache_options *cache, link_end *(*ends
     buf message = {0};
     lease_cache_write(&message, cache);
     int rc = step_limits_of(&limits, p, plan_asked(d->l)->max_rows, d->o.sequences, d->m->ctx, cache, e);
+    if (!rc && cache->slot_rows && !remote_keeps_rows(d))
+        rc = err_set(e, ERR_UNAVAILABLE,
+                     "a node of an older version cannot take part in --draft for this model: update it");
     if (!rc) rc = step_writer_open(&d->writer, p, &limits, e);
     for (int i = 0; i < d->n && !rc; i++)
         if (leader_is_remote(d, i)) rc = question_ask(&d->ranks[i].q, d->ranks[i].control, MSG_READY, &message, e);
@@ -344,6 +358,7 @@ int leader_open(leader **out, const model *m, const leader_options *o, err *e)
                               .send = remote_send,
                               .close = remote_close,
                               .best_most = remote_best_most,
+                              .keeps_rows = remote_keeps_rows,
                               .pretended_speed = remote_speed};
     int rc = peer_self_open(&d->self, o->key_file, e);
     d->self.me.inexact = o->inexact;

@@ -159,7 +159,8 @@ bool lease_cache_write(buf *out, const cache_options *k)
 {
     for (int g = 0; g < GROUP_MAX; g++) buf_uint(out, (uint32_t)k->n_page[g], 4);
     buf_uint(out, (uint32_t)k->n_slot, 4);
-    return lease_types_write(out, k->k_type, k->v_type);
+    lease_types_write(out, k->k_type, k->v_type);
+    return k->slot_rows ? buf_byte(out, (uint8_t)k->slot_rows) : !out->bad;
 }
 
 int lease_cache_read(cache_options *k, span payload, err *e)
@@ -170,6 +171,10 @@ int lease_cache_read(cache_options *k, span payload, err *e)
     k->n_slot = read_count(&c, COUNT_MAX);
     k->k_type = read_type(&c);
     k->v_type = read_type(&c);
+    if (cursor_left(&c)) {
+        k->slot_rows = (int)cursor_uint(&c, 1);
+        c.bad = c.bad || k->slot_rows < 1 || k->slot_rows > SLOT_ROWS_MAX;
+    }
     return check_end(&c, "request for pages", e);
 }
 

@@ -5,7 +5,7 @@
  *                                           <-   ANSWER when its contents were hashed, and of MEMORY; or why not
  *     MEMORY types of the cache             ->   (where the node has several ranks, or is of protocol 3)
  *                                           <-   ANSWER bytes of a page of each group, of a slot, bytes left
- *     READY  pages, slots                   ->   makes pages, waits for the connections between ranks
+ *     READY  pages, slots, rows apart       ->   makes pages, waits for the connections between ranks
  *                                           <-   ANSWER
  *     STEP   (net/step_code.h)              ->   and data between ranks (net/mailboxes.h): on these connections with
  *                                           <-   DONE    those of the leader, else on some of their own

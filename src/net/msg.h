@@ -15,15 +15,17 @@
 /* 2: PONGs tell how work goes on, DONE names rows at fault, DRAINING. 3: lists of tensors go by their digest, pieces of
  * weights with proofs. 4: who dials makes up the token of its pair, and says what it wants behind the hello (hello.h);
  * rows of the leader's ranks go over the connections of the lease; a LEASE asks for the memory too. 6: a
- * step may want several of the best logits of a row. Processes of versions before are served without these. */
+ * step may want several of the best logits of a row. 7: slots keep rows apart. Processes of versions before are served
+ * without these. */
 enum {
     PROTOCOL_MIN = 1,
-    PROTOCOL_MAX = 6,
+    PROTOCOL_MAX = 7,
     PROTOCOL_LISTS = 3,
     PROTOCOL_QUICK = 4,
     PROTOCOL_SHARED = 4,
     PROTOCOL_NAMES = 5,
-    PROTOCOL_BEST = 6
+    PROTOCOL_BEST = 6,
+    PROTOCOL_APART = 7
 };
 enum { LEASE_BYTES_MAX = 1 << 23, LIST_BYTES_MAX = 1 << 28 };
 

@@ -41,6 +41,7 @@ int step_limits_of(step_limits *out, const program *p, const int max_rows[AXIS_C
                          .ctx = ctx,
                          .vocab = largest_table(p),
                          .n_slot = cache->n_slot,
+                         .slot_rows = cache->slot_rows,
                          .n_used = p->n_used,
                          .dim = p->dim,
                          .n_group = p->n_group,
@@ -163,6 +164,10 @@ static void write_sequences(step_writer *w, const step *st)
         if (l->n_slot) {
             put(w, st->slot_read[s], 4);
             put(w, st->slot_write[s], 4);
+        }
+        if (l->slot_rows) {
+            put(w, step_taken(st, s), 1);
+            put(w, step_apart(st, s), 1);
         }
         for (uint32_t r = 0; r < l->n_rope; r++)
             put(w, rope_length(&w->p->ropes[r], st->seq_rope[(int64_t)r * st->n_seq + s]), 4);
@@ -310,6 +315,8 @@ int step_write(step_writer *w, const step *st, span *out, err *e)
     X(seq_rope, seqs, n_rope)                                                                                          \
     X(slot_read, seqs, 1)                                                                                              \
     X(slot_write, seqs, 1)                                                                                             \
+    X(slot_taken, seqs, 1)                                                                                             \
+    X(slot_apart, seqs, 1)                                                                                             \
     X(page, seqs, n_group *cap)                                                                                        \
     X(vec, vecs, dim)                                                                                                  \
     X(best, outs, 1)                                                                                                   \
@@ -318,7 +325,7 @@ int step_write(step_writer *w, const step *st, span *out, err *e)
 typedef struct step_room {
     step st;
     int32_t *token, *type, *pos, *seq, *seq_len, *seq_row, *enc_token, *enc_type, *enc_pos, *enc_seq, *enc_len,
-        *enc_row, *out, *pool, *seq_rope, *slot_read, *slot_write, *page, *best;
+        *enc_row, *out, *pool, *seq_rope, *slot_read, *slot_write, *slot_taken, *slot_apart, *page, *best;
     float *vec;
     page_copy *copies;
     int32_t held; /* sequences whose tables of positions it holds */
@@ -431,6 +438,11 @@ static void read_sequence(step_reader *r, cursor *c, step_room *m, int32_t s)
         m->slot_read[s] = number_below(c, l->n_slot, 4);
         m->slot_write[s] = number_below(c, l->n_slot, 4);
         if (m->slot_read[s] == m->slot_write[s]) c->bad = true;
+    }
+    if (l->slot_rows) {
+        m->slot_taken[s] = number_below(c, first ? l->slot_rows + 1 : 1, 1);
+        m->slot_apart[s] = number_below(c, l->slot_rows + 1, 1);
+        if (m->slot_apart[s] > n + m->slot_taken[s] || m->slot_taken[s] > first) c->bad = true;
     }
 }
 
@@ -571,6 +583,8 @@ static void bind_step(const step_reader *r, step_room *m)
     m->st.page_cap = r->last.cap;
     m->st.slot_read = m->slot_read;
     m->st.slot_write = m->slot_write;
+    m->st.slot_taken = m->slot_taken;
+    m->st.slot_apart = m->slot_apart;
     m->st.copies = m->copies;
     m->st.best = m->best;
 }

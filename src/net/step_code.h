@@ -1,7 +1,8 @@
 /* step_code.h - a step (core/step.h) as bytes: what a leader sends the devices of nodes before each step.
  *
  *     u32 number | u8 flags | u16 sequences | u32 wanted rows, u16 pooled sequences, u32 rows of vec, u32 copies
- *     each sequence   u32 first position, rows, length; of the encoder rows, length; slots read, written;
+ *     each sequence   u32 first position, rows, length; of the encoder rows, length; slots read, written; u8 rows taken
+ *                     of those apart, rows kept apart;
  *                     a length for each table of positions (rope_length)
  *     each row        i32 id, i32 type, then those of the encoder
  *     u32 wanted rows (top bit: only the best), u16 pooled sequences, vec as floats, copies as u8 group, u32 from, to
@@ -20,7 +21,7 @@
 /* What both sides of a lease know of all its steps. */
 typedef struct step_limits {
     int32_t rows[AXIS_COUNT]; /* at most; AXIS_EXP is not used */
-    int32_t sequences, ctx, vocab, n_slot, n_used;
+    int32_t sequences, ctx, vocab, n_slot, slot_rows, n_used;
     int64_t dim;
     uint32_t n_group, n_rope;
     int32_t n_page[GROUP_MAX], window[GROUP_MAX];

@@ -1,6 +1,11 @@
 /* conv_rows.h - the body of CONV: which columns a worker takes, and which rows taps read: those of the step, before
- * them those of the slot, zeros before position 0. A slot has the last taps - 1 rows, the oldest first. The caller
- * passes in how columns of one row are computed: the definition, or the same on vectors. */
+ * them those of the slot, zeros before position 0. A slot has the last taps - 1 rows, the oldest first, then those that
+ * it keeps apart (step.slot_apart). The caller passes in how columns of one row are computed: the definition, or the
+ * same on vectors.
+ *
+ * Another op with a slot does the same with its state: it goes on from the state by the slot_taken rows, of operands as
+ * they were kept, then by the rows of the step; the state that it writes is the one before the last slot_apart of all
+ * these, whose operands it keeps. The rows that were taken give no results again. */
 #pragma once
 #include "ops/run.h"
 
@@ -8,11 +13,13 @@
 
 /* A sequence of a step. */
 typedef struct conv_seq {
-    const float *x;   /* [n, dim] its rows in the step */
-    float *y;         /* [n, dim] */
-    const float *was; /* [past, dim] the slot that it reads; NULL: it begins */
-    float *kept;      /* [past, dim] the slot that it writes */
-    int64_t n, dim, past;
+    const float *x;         /* [n, dim] its rows in the step */
+    float *y;               /* [n, dim] */
+    const float *was;       /* [past, dim] the slot that it reads; NULL: it begins */
+    float *kept;            /* [past, dim] the slot that it writes */
+    const float *was_apart; /* [taken, dim] rows after those of `was` */
+    float *kept_apart;      /* [apart, dim] */
+    int64_t n, dim, past, taken, apart;
 } conv_seq;
 
 static inline conv_seq conv_seq_of(const run *r, const op *o, int32_t seq)
@@ -20,28 +27,35 @@ static inline conv_seq conv_seq_of(const run *r, const op *o, int32_t seq)
     const step *st = r->st;
     const slot_store *s = &r->slots[o->state];
     const int64_t dim = arg_dim(r, o->out), row = st->tok.seq_row[seq], n = st->tok.seq_row[seq + 1] - row;
+    const bool begins = st->tok.seq_len[seq] == n;
     return (conv_seq){.x = arg_at(r, o->in[0]) + row * dim,
                       .y = arg_at(r, o->out) + row * dim,
-                      .was = st->tok.seq_len[seq] > n ? slot_at(s, st->slot_read[seq]) : NULL,
+                      .was = begins ? NULL : slot_at(s, st->slot_read[seq]),
                       .kept = slot_at(s, st->slot_write[seq]),
+                      .was_apart = begins ? NULL : slot_row(s, st->slot_read[seq], 0, dim),
+                      .kept_apart = slot_row(s, st->slot_write[seq], 0, dim),
                       .n = n,
                       .dim = dim,
-                      .past = arg_info(r, o->in[1])->dim[0] - 1};
+                      .past = arg_info(r, o->in[1])->dim[0] - 1,
+                      .taken = begins ? 0 : step_taken(st, seq),
+                      .apart = step_apart(st, seq)};
 }
 
-/* Row `at` of the sequence, -past … n - 1; NULL: zeros. */
+/* Row `at` of the sequence, -taken - past … n - 1; NULL: zeros. */
 static inline const float *conv_row(const conv_seq *s, int64_t at)
 {
     if (at >= 0) return s->x + at * s->dim;
-    return s->was ? s->was + (s->past + at) * s->dim : NULL;
+    if (!s->was) return NULL;
+    at += s->taken;
+    return at >= 0 ? s->was_apart + at * s->dim : s->was + (s->past + at) * s->dim;
 }
 
 /* Writes columns from … to - 1 of the slot. */
 static inline void conv_keep(const conv_seq *s, int64_t from, int64_t to)
 {
-    for (int64_t i = 0; i < s->past; i++) {
-        const float *row = conv_row(s, s->n - s->past + i);
-        float *kept = s->kept + i * s->dim + from;
+    for (int64_t i = 0; i < s->past + s->apart; i++) {
+        const float *row = conv_row(s, s->n - s->apart - s->past + i);
+        float *kept = (i < s->past ? s->kept + i * s->dim : s->kept_apart + (i - s->past) * s->dim) + from;
         if (row) memcpy(kept, row + from, (size_t)(to - from) * sizeof *kept);
         else memset(kept, 0, (size_t)(to - from) * sizeof *kept);
     }

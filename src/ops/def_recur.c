@@ -11,38 +11,54 @@
 
 #include <math.h>
 
-/* Row i of the sequence in column c; state: the column's in the slot that is written, was: in the one that is read, or
- * NULL: zeros. */
-GPU_CODE static void token(const recur_seq *s, int64_t i, int64_t c, const float *was, float *kept)
+/* The state of a column: a number every `next` floats; at NULL: zeros. */
+typedef struct column {
+    float *at;
+    int64_t next;
+} column;
+
+/* Row i of the sequence in column c, whose state goes from `was` to `to`. */
+GPU_CODE static void token(const recur_seq *s, int64_t i, int64_t c, column was, column to)
 {
-    const int64_t head = c / s->width, next = recur_together(s->dim, c);
+    const int64_t head = c / s->width;
     const float *q = recur_query(s, i, head), *k = q + s->rows, *by = recur_step(s, i, head);
     const float *rate = s->rate + head * s->rates;
     const bool one = s->steps <= 1 && s->rates == 1;
-    float decay = fm_exp(recur_exponent(s, rate, by, 0)), v = s->v[i * s->dim + c], seen = 0, sum = 0;
+    float decay = fm_exp(recur_exponent(s, rate, by, 0)), v = recur_values(s, i)[c], seen = 0, sum = 0;
     for (int64_t r = 0; r < s->rows && s->delta; r++) {
         if (!one) decay = fm_exp(recur_exponent(s, rate, by, r));
-        seen = fmaf(was ? was[r * next] : 0, decay * k[r], seen);
+        seen = fmaf(was.at ? was.at[r * was.next] : 0, decay * k[r], seen);
     }
     const float u = recur_strength(s, by) * (s->delta ? v - seen : v);
     for (int64_t r = 0; r < s->rows; r++) {
         if (!one) decay = fm_exp(recur_exponent(s, rate, by, r));
-        kept[r * next] = fmaf(k[r], u, decay * (was ? was[r * next] : 0));
-        sum = fmaf(kept[r * next], q[r], sum);
+        const float x = fmaf(k[r], u, decay * (was.at ? was.at[r * was.next] : 0));
+        to.at[r * to.next] = x;
+        sum = fmaf(x, q[r], sum);
     }
-    s->y[i * s->dim + c] = sum;
+    if (i >= 0) s->y[i * s->dim + c] = sum;
 }
 
 GPU_CODE void def_recur(const run *r, const op *o, int worker, int workers)
 {
-    int64_t from, to;
+    int64_t from, to, first, last;
+    float *guess = arg_scratch(r, worker);
     run_share(arg_dim(r, o->out), 1, worker, workers, &from, &to);
     for (int32_t k = 0; k < r->st->n_seq; k++) {
         const recur_seq s = recur_seq_of(r, o, k);
         for (int64_t c = from; c < to; c++) {
             const int64_t at = recur_place(s.dim, s.rows, 0, c), next = recur_together(s.dim, c);
-            for (int64_t i = 0; i < s.n; i++) token(&s, i, c, i ? s.kept + at : s.was ? s.was + at : NULL, s.kept + at);
-            for (int64_t j = 0; j < s.rows && !s.n; j++) s.kept[at + j * next] = s.was ? s.was[at + j * next] : 0;
+            const column kept = {s.kept + at, next}, was = {s.was ? (float *)s.was + at : NULL, next};
+            column now = was;
+            for (int64_t i = -s.taken; i < s.n; i++) {
+                const column then = recur_is_sure(&s, i) ? kept : (column){guess, 1};
+                token(&s, i, c, now, then);
+                now = then;
+            }
+            for (int64_t j = 0; j < s.rows && !recur_is_sure(&s, -s.taken); j++)
+                kept.at[j * next] = was.at ? was.at[j * next] : 0;
         }
+        run_share(s.apart_floats, 1, worker, workers, &first, &last);
+        recur_keep_apart(&s, first, last);
     }
 }

@@ -60,13 +60,22 @@ void kv_layout(kv_store *s, const state *of, dtype k_type, dtype v_type);
  * gives the bytes of a page; 0: it writes none. Called with base NULL first where the bytes are to be known. */
 uint64_t kv_place(kv_store *kv, const program *p, int group, dtype k_type, dtype v_type, uint8_t *base);
 
-/* ---- states of fixed size: of each slot, the floats of every STATE_SLOT that the device's segment has. */
+/* ---- states of fixed size: of each slot, the floats of every STATE_SLOT that the device's segment has, and rows
+ * apart (step.slot_apart), each as program_slot_row says. */
 typedef struct slot_store {
     float *at;       /* of slot 0; 64-byte aligned */
     uint64_t stride; /* floats from slot to slot */
+    uint64_t rows;   /* floats from `at` to the first row apart */
 } slot_store;
 
 static inline float *slot_at(const slot_store *s, int32_t slot) { return s->at + (uint64_t)slot * s->stride; }
 
-/* The slots of the states that the program has, likewise: fills slots[n_state], gives the floats of a slot. */
-uint64_t slots_place(slot_store *slots, const program *p, float *base);
+/* Row i of those that a slot keeps apart, of `floats` each. */
+static inline float *slot_row(const slot_store *s, int32_t slot, int64_t i, int64_t floats)
+{
+    return slot_at(s, slot) + s->rows + i * floats;
+}
+
+/* The slots of the states that the program has, with so many rows apart, likewise: fills slots[n_state], gives the
+ * floats of a slot. */
+uint64_t slots_place(slot_store *slots, const program *p, int rows, float *base);

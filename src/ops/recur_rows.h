@@ -1,5 +1,9 @@
 /* recur_rows.h - what RECUR works on: its operands of a sequence, and where the numbers of its slot lie.
  *
+ * Of the rows of a step the last ones may be guesses (step.slot_apart): they go on from a copy of the state, and the
+ * slot gets the state before them and, behind it, their operands: values, keys, steps. The next step first goes on by
+ * those of them that hold, which are its rows -taken … -1 and give no results.
+ *
  * A slot holds a state of `rows` numbers for each column. Sixteen columns lie together, row after row, the last ones
  * closer if they are fewer: so a worker reads what it needs from one end to the other, and no two rows of it compete
  * for a line of the cache. */
@@ -14,10 +18,13 @@ typedef struct recur_seq {
     const float *keys; /* [n, key_heads, 2, rows]: a query, then a key */
     const float
         *step; /* [n, heads, per_head]: steps, then the strength if it is a number of its own; NULL: steps of 1 */
-    const float *rate;                               /* [heads, rates] */
-    float *y;                                        /* [n, heads, width] */
-    const float *was;                                /* the slot that it reads; NULL: it begins */
-    float *kept;                                     /* the slot that it writes */
+    const float *rate;      /* [heads, rates] */
+    float *y;               /* [n, heads, width] */
+    const float *was;       /* the slot that it reads; NULL: it begins */
+    float *kept;            /* the slot that it writes */
+    const float *was_apart; /* [taken, apart_floats] */
+    float *kept_apart;      /* [apart, apart_floats]: values, keys, steps of a row */
+    int64_t taken, apart, apart_floats;
     int64_t n, dim, rows, width, key_heads, per_key; /* value heads of a key head */
     int64_t per_head, steps, rates;                  /* steps: 0, 1 or rows; rates: 1 or rows */
     int64_t head0;                                   /* value heads before the first one here */
@@ -32,12 +39,13 @@ static inline recur_seq recur_seq_of(const run *r, const op *o, int32_t seq)
     const int64_t row = st->tok.seq_row[seq], n = st->tok.seq_row[seq + 1] - row;
     const int64_t dim = arg_dim(r, o->out), keys = arg_dim(r, o->in[1]), heads = o->u.recur.heads;
     const int64_t steps = o->in[2] ? arg_dim(r, o->in[2]) : 0;
+    const bool begins = st->tok.seq_len[seq] == n;
     recur_seq s = {.v = arg_at(r, o->in[0]) + row * dim,
                    .keys = arg_at(r, o->in[1]) + row * keys,
                    .step = o->in[2] ? arg_at(r, o->in[2]) + row * steps : NULL,
                    .rate = arg_at(r, o->in[3]),
                    .y = arg_at(r, o->out) + row * dim,
-                   .was = st->tok.seq_len[seq] > n ? slot_at(slots, st->slot_read[seq]) : NULL,
+                   .was = begins ? NULL : slot_at(slots, st->slot_read[seq]),
                    .kept = slot_at(slots, st->slot_write[seq]),
                    .n = n,
                    .dim = dim,
@@ -52,6 +60,11 @@ static inline recur_seq recur_seq_of(const run *r, const op *o, int32_t seq)
                    .delta = o->u.recur.delta != 0,
                    .tiled = o->u.recur.tiled != 0};
     s.steps = s.per_head - (s.strength == RECUR_OWN);
+    s.apart_floats = dim + keys + steps;
+    s.taken = begins ? 0 : step_taken(st, seq);
+    s.apart = step_apart(st, seq);
+    s.was_apart = begins ? NULL : slot_row(slots, st->slot_read[seq], 0, s.apart_floats);
+    s.kept_apart = slot_row(slots, st->slot_write[seq], 0, s.apart_floats);
     return s;
 }
 
@@ -66,17 +79,43 @@ static inline int64_t recur_place(int64_t dim, int64_t rows, int64_t r, int64_t 
     return c / LANES * LANES * rows + r * recur_together(dim, c) + c % LANES;
 }
 
-/* The query of a value head in row i of the sequence; its key follows. */
+/* The values of row i of the sequence, -taken … n - 1. */
+static inline const float *recur_values(const recur_seq *s, int64_t i)
+{
+    return i < 0 ? s->was_apart + (s->taken + i) * s->apart_floats : s->v + i * s->dim;
+}
+
+/* The query of a value head in row i; its key follows. */
 static inline const float *recur_query(const recur_seq *s, int64_t i, int64_t head)
 {
     const int64_t key = s->tiled ? (s->head0 + head) % s->key_heads : head / s->per_key;
-    return s->keys + (i * s->key_heads + key) * 2 * s->rows;
+    const float *keys = i < 0 ? recur_values(s, i) + s->dim : s->keys + i * s->key_heads * 2 * s->rows;
+    return keys + key * 2 * s->rows;
 }
 
 /* The steps of a value head in row i; NULL: it has none. */
 static inline const float *recur_step(const recur_seq *s, int64_t i, int64_t head)
 {
-    return s->per_head ? s->step + (i * (s->dim / s->width) + head) * s->per_head : NULL;
+    if (!s->per_head) return NULL;
+    const float *steps = i < 0 ? recur_values(s, i) + s->dim + s->key_heads * 2 * s->rows
+                               : s->step + i * (s->dim / s->width) * s->per_head;
+    return steps + head * s->per_head;
+}
+
+/* Whether the state after row i is the slot's, not that of a guess. */
+static inline bool recur_is_sure(const recur_seq *s, int64_t i) { return i < s->n - s->apart; }
+
+/* Keeps numbers from … to - 1 of the operands of rows that are kept apart. */
+static inline void recur_keep_apart(const recur_seq *s, int64_t from, int64_t to)
+{
+    const int64_t keys = s->dim + s->key_heads * 2 * s->rows;
+    for (int64_t k = 0; k < s->apart; k++) {
+        const int64_t i = s->n - s->apart + k;
+        const float *v = recur_values(s, i), *q = i < 0 ? v + s->dim : s->keys + i * (keys - s->dim);
+        const float *by = i < 0 ? v + keys : s->step + i * (s->apart_floats - keys);
+        float *kept = s->kept_apart + k * s->apart_floats;
+        for (int64_t j = from; j < to; j++) kept[j] = j < s->dim ? v[j] : j < keys ? q[j - s->dim] : by[j - keys];
+    }
 }
 
 static inline float recur_strength(const recur_seq *s, const float *by)
@@ -90,12 +129,12 @@ static inline float recur_exponent(const recur_seq *s, const float *rate, const 
     return rate[s->rates > 1 ? r : 0] * (s->steps ? by[s->steps > 1 ? r : 0] : 1.0f);
 }
 
-/* A step without rows of the sequence passes on its columns from … to - 1; `from` is a multiple of LANES. */
+/* A step without sure rows of the sequence passes on its columns from … to - 1; `from` is a multiple of LANES. */
 static inline void recur_pass_on(const recur_seq *s, int64_t from, int64_t to)
 {
     float *kept = s->kept + from * s->rows;
     const size_t bytes = (size_t)((to - from) * s->rows) * sizeof *kept;
-    if (s->n || to <= from) return;
+    if (recur_is_sure(s, -s->taken) || to <= from) return;
     if (s->was) memcpy(kept, s->was + from * s->rows, bytes);
     else memset(kept, 0, bytes);
 }

@@ -60,7 +60,8 @@ static int add_rank(const fit_ask *a, const plan *l, const plan_rank *r, const w
     if (!reads) return err_memory(e, "a list of weights");
     rank_weights_note(s->p, reads);
     add_page_bytes(r, kv, kv, page, host);
-    *bytes += s->be->weights_take(s->p, reads) + rank_step_bytes(r, w) + (uint64_t)a->slots * program_slot_bytes(s->p);
+    *bytes += s->be->weights_take(s->p, reads) + rank_step_bytes(r, w) +
+              (uint64_t)a->slots * program_slot_bytes(s->p, a->slot_rows);
     for (int g = 0; g < GROUP_MAX; g++) *bytes += (uint64_t)a->pages[g] * page[g];
     mem_free(reads);
     return OK;

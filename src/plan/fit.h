@@ -14,7 +14,7 @@ typedef struct fit_ask {
     const char *rest;         /* the device of what is left: "cpu" */
     int moe;                  /* of so many first layers of the model it has the experts */
     int32_t pages[GROUP_MAX]; /* that a GPU must have room for at least, */
-    int slots;                /* slots, */
+    int slots, slot_rows;     /* slots, with so many rows apart, */
     uint64_t beside;          /* bytes, for others */
     dtype (*kv_type)(void *ctx, const plan *l);
     void *ctx;

@@ -458,6 +458,12 @@ int32_t plan_best_most(const plan *l)
     return r && r->best_most ? r->best_most(r->self) : BEST_MAX;
 }
 
+bool plan_keeps_rows(const plan *l)
+{
+    const plan_remote *r = l->n_remote ? l->remote : NULL;
+    return !r || !r->keeps_rows || r->keeps_rows(r->self);
+}
+
 bool plan_sees_taps(const plan *l) { return !l->n_remote || (l->remote && l->remote->sees_taps); }
 
 const program *plan_program(const plan *l) { return l->p; }

@@ -28,9 +28,10 @@ typedef struct row_fault {
 /* Steps that a device may have begun at once; each has ends of links of its own (remote.h). */
 enum { PLAN_LANES = 2 };
 
-/* What a memory has for pages: bytes of a page of each group there, of a slot, and what is left for all of them. */
+/* What a memory has for pages: bytes of a page of each group there, of a slot, of a row that a slot keeps apart, and
+ * what is left for all of them. */
 typedef struct plan_room {
-    uint64_t page[GROUP_MAX], slot, left;
+    uint64_t page[GROUP_MAX], slot, slot_row, left;
     uint64_t taken;  /* of what is free now, by activations and steps: no part of `left`; of devices here */
     bool of_process; /* other things of the process take memory there too: pages should leave half of it */
 } plan_room;
@@ -51,6 +52,8 @@ typedef struct plan_remote {
     void (*close)(void *self); /* also after `open` or `ready` failed */
     /* How many best logits of a row all of them can tell. NULL: BEST_MAX. */
     int32_t (*best_most)(void *self);
+    /* Whether slots of all of them can keep rows apart. NULL: they can. */
+    bool (*keeps_rows)(void *self);
     /* How fast the node of a rank pretends to be, "2,500" (pace.h); NULL: it does not. The member may be NULL. */
     const char *(*pretended_speed)(void *self, int rank);
 } plan_remote;
@@ -115,6 +118,7 @@ double plan_busy(plan *l, int i);
 const char *plan_pretended_speed(const plan *l, int i);
 /* Whether taps of steps reach all devices. */
 int32_t plan_best_most(const plan *l); /* how many best logits of a row a step may want */
+bool plan_keeps_rows(const plan *l);   /* whether slots may keep rows apart */
 bool plan_sees_taps(const plan *l);
 const program *plan_program(const plan *l);
 /* What it was opened with; devices and backends are the caller's, and NULL once plan_open has returned. */

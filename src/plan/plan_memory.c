@@ -75,7 +75,8 @@ bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, plan_room *ou
         if (!r->weights) continue;
         add_page_bytes(r, k_type, v_type, shares ? out->page : elsewhere, out->of_process ? out->page : elsewhere);
         if (!shares) continue;
-        out->slot += program_slot_bytes(r->seg.p);
+        out->slot += program_slot_bytes(r->seg.p, 0);
+        out->slot_row += program_slot_bytes(r->seg.p, 1) - program_slot_bytes(r->seg.p, 0);
         out->taken += rank_step_bytes(r, r->weights->set);
     }
     const uint64_t free = first->seg.be->budget(first->weights->set);

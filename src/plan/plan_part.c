@@ -38,7 +38,8 @@ static void add_state(const cache_options *cache, own_ops own, const op *o, bool
     const state *s = &own.p->states[o->state];
     counted[o->state] = true;
     if (s->kind == STATE_SLOT) {
-        to->kv_bytes += (uint64_t)s->slot_floats * sizeof(float) * (uint64_t)cache->n_slot;
+        const int64_t floats = s->slot_floats + cache->slot_rows * program_slot_row(own.p, o);
+        to->kv_bytes += (uint64_t)floats * sizeof(float) * (uint64_t)cache->n_slot;
         return;
     }
     const uint64_t page = kv_page_bytes(s, cache->k_type, cache->v_type);

@@ -219,7 +219,7 @@ static int open_cache(fake *d, err *e)
         const op *p = &d->p->ops[i];
         if (!op_is(p, OPF_SLOT)) continue;
         slots *s = &d->slots[p->state];
-        const uint64_t floats = (uint64_t)d->p->states[p->state].slot_floats;
+        const uint64_t floats = fake_slot_floats(d, p);
         uint64_t read = 0;
         for (int k = 0; k < 4; k++)
             if (d->p->tensors[p->in[k]].kind == TENSOR_WEIGHT) read += (uint64_t)tensor_count(&d->p->tensors[p->in[k]]);
@@ -303,9 +303,12 @@ static void check_step(const fake *d, const step *st)
     for (int32_t i = 0; i < st->n[AXIS_SEQ]; i++)
         CHECK(st->pool[i] < st->n_seq && st->pool[i] > (i ? st->pool[i - 1] : -1), "sequence %d", st->pool[i]);
     for (int32_t i = 0; i < st->n_seq && d->has_slots; i++) {
+        const int32_t rows = st->tok.seq_row[i + 1] - st->tok.seq_row[i], apart = step_apart(st, i);
         CHECK(st->slot_write[i] >= 0 && st->slot_write[i] < d->pages.n_slot, "slot %d", st->slot_write[i]);
-        if (st->tok.seq_len[i] == st->tok.seq_row[i + 1] - st->tok.seq_row[i]) continue;
+        CHECK(apart >= 0 && apart <= d->pages.slot_rows && apart <= rows + step_taken(st, i), "%d rows apart", apart);
+        if (st->tok.seq_len[i] == rows) continue;
         CHECK(st->slot_read[i] >= 0 && st->slot_read[i] < d->pages.n_slot, "slot %d", st->slot_read[i]);
+        CHECK(step_taken(st, i) >= 0 && step_taken(st, i) <= d->pages.slot_rows, "%d rows taken", step_taken(st, i));
         for (int32_t k = 0; k < st->n_seq; k++)
             CHECK(st->slot_read[i] != st->slot_write[k], "slot %d is read and written", st->slot_read[i]);
     }
@@ -410,6 +413,8 @@ static int step_send(fake *d, const step *st, err *e)
     if (d->has_slots) {
         d->at->st.slot_read = send(d, d->at->rows[12], st->slot_read, st->n_seq);
         d->at->st.slot_write = send(d, d->at->rows[13], st->slot_write, st->n_seq);
+        d->at->st.slot_taken = st->slot_taken ? send(d, d->at->rows[14], st->slot_taken, st->n_seq) : NULL;
+        d->at->st.slot_apart = st->slot_apart ? send(d, d->at->rows[15], st->slot_apart, st->n_seq) : NULL;
     }
     d->at->st.copies = d->at->copies;
     if (st->n_copy) memcpy(d->at->copies, st->copies, (size_t)st->n_copy * sizeof *d->at->copies);
@@ -446,7 +451,7 @@ static int fake_compile(dev *of, segment *s, err *e)
     d->most_seq = most[AXIS_TOK] + most[AXIS_ENC];
     for (int g = 0; g < GROUP_MAX; g++) copies += (uint64_t)d->pages.n_page[g];
     bool ok = (at->act = take(d, 1, s->act_bytes + ALIGN));
-    for (int i = 0; i < 14 && ok; i++) ok = (at->rows[i] = take(d, (uint64_t)d->most_seq + 1, sizeof *at->rows[i]));
+    for (int i = 0; i < 16 && ok; i++) ok = (at->rows[i] = take(d, (uint64_t)d->most_seq + 1, sizeof *at->rows[i]));
     ok = ok && (at->rope_of = take(d, (uint64_t)d->most_seq * (p->n_rope + 1), sizeof *at->rope_of));
     ok = ok && (at->out = take(d, (uint64_t)most[AXIS_OUT], sizeof *at->out));
     ok = ok && (at->pool = take(d, (uint64_t)most[AXIS_SEQ], sizeof *at->pool));

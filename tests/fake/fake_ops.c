@@ -313,10 +313,11 @@ static void step_slots(fake *d, const run *r, const op *o)
 {
     const slots *all = &d->slots[o->state];
     rows_of_matrices(d, o);
-    const int64_t floats = d->p->states[o->state].slot_floats;
+    const int64_t floats = (int64_t)fake_slot_floats(d, o);
     for (int64_t i = 0; i < floats; i++)
         for (int32_t k = 0; k < all->n; k++) d->slot_memory[k * floats + i] = all->at[i * all->n + k];
-    d->slot_view[o->state] = (slot_store){d->slot_memory, (uint64_t)floats};
+    d->slot_view[o->state] = (slot_store){d->slot_memory, (uint64_t)floats,
+                                          (uint64_t)d->p->states[o->state].slot_floats};
     definitions[o->kind](r, o, 0, 1);
     d->slot_view[o->state] = (slot_store){0};
     for (int64_t i = 0; i < floats; i++)

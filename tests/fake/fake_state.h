@@ -56,7 +56,7 @@ typedef struct placed {
     step st;          /* in the device's memory */
     uint32_t stretch; /* the next one, or the one at work */
     const step *now;  /* the step that was sent */
-    int32_t *rows[14], *rope_of, *out, *pool, *table, *known;
+    int32_t *rows[16], *rope_of, *out, *pool, *table, *known;
     page_copy *copies;
     float *vec;
     int32_t page_cap;
@@ -123,3 +123,9 @@ void page_move(const cache *c, int32_t page, uint8_t *tiles, bool to_tiles);
 
 /* A stretch of the step that was sent, on the device's thread. */
 void run_stretch(fake *d, uint32_t stretch);
+
+/* Floats of a slot of an op: its state, and rows apart. */
+static inline uint64_t fake_slot_floats(const fake *d, const op *o)
+{
+    return (uint64_t)(d->p->states[o->state].slot_floats + d->pages.slot_rows * program_slot_row(d->p, o));
+}
