@@ -18,7 +18,8 @@ static heads_plan read_ops(const program *p, uint32_t first, uint32_t most)
     const uint32_t end = first + most < p->n_op ? first + most : p->n_op;
     heads_plan h = {.p = p, .norm = first};
     uint32_t i = first;
-    while (i < end && p->ops[i].kind == OP_NORM && h.n_norm < NORMS) h.n_norm++, i++;
+    while (i < end && p->ops[i].kind == OP_NORM && p->ops[i].u.norm.kind <= NORM_L2 && h.n_norm < NORMS)
+        h.n_norm++, i++;
     h.rope = i;
     while (i < end && p->ops[i].kind == OP_ROPE && h.n_rope < ROPES) h.n_rope++, i++;
     h.put = i;

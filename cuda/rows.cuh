@@ -137,8 +137,10 @@ template <bool SQUARES> __device__ __forceinline__ float norm_sum(const float *x
 __device__ __forceinline__ float2 norm_of(const float *x, int width, int kind, float eps, int lane)
 {
     float mean = 0;
-    if (kind == NORM_LAYER) mean = norm_sum<false>(x, width, 0, lane) / (float)width;
-    const float sum = norm_sum<true>(x, width, mean, lane);
+    if (kind == NORM_LAYER || kind == NORM_ABOVE) mean = norm_sum<false>(x, width, 0, lane) / (float)width;
+    const float sum = norm_sum<true>(x, width, mean, lane), size = sqrtf(sum / (float)width);
+    if (kind == NORM_SIZE) return make_float2(0, size);
+    if (kind == NORM_ABOVE) return make_float2(mean + size * eps, 1);
     return make_float2(mean, kind == NORM_L2 ? 1.0f / fmaxf(sqrtf(sum), eps) : 1.0f / sqrtf(sum / (float)width + eps));
 }
 
@@ -158,7 +160,7 @@ __device__ __forceinline__ void run_norm(const run_step &s, const run_place &at,
         const float *gain = s.b ? s.b + (int64_t)g * width % s.gain_n : NULL,
                     *bias = s.c ? s.c + (int64_t)g * width % s.bias_n : NULL;
         for (int i = lane; i < width; i += 16) {
-            float v = (from[g * width + i] - by.x) * by.y;
+            float v = s.i[0] == NORM_SIZE ? by.y : (from[g * width + i] - by.x) * by.y;
             if (gain) v = v * gain[i];
             if (bias) v = v + bias[i];
             to[g * width + i] = v;
@@ -169,7 +171,7 @@ __device__ __forceinline__ void run_norm(const run_step &s, const run_place &at,
     if (groups > 1) return;
 #pragma unroll 4
     for (int i = (int)threadIdx.x; i < width; i += (int)blockDim.x) {
-        float v = (from[i] - single.x) * single.y;
+        float v = s.i[0] == NORM_SIZE ? single.y : (from[i] - single.x) * single.y;
         if (s.b) v = v * s.b[i];
         if (s.c) v = v + s.c[i];
         to[i] = v;

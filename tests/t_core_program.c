@@ -327,7 +327,7 @@ static void shape_rules(void **unused)
         {.kind = OP_POOL, .state = -1, .out = same, .in = {x}},
         {.kind = OP_POOL, .state = -1, .out = seq, .in = {x}, .u.pool.how = POOL_LAST + 1},
         {.kind = OP_POOL, .state = -1, .out = seq, .in = {wide}},
-        {.kind = OP_NORM, .state = -1, .out = same, .in = {x}, .u.norm = {.kind = NORM_L2 + 1, .width = 4}},
+        {.kind = OP_NORM, .state = -1, .out = same, .in = {x}, .u.norm = {.kind = NORM_COUNT, .width = 4}},
         {.kind = OP_COLUMNS, .state = -1, .out = same, .in = {wide}, .u.columns.from = -1},
         {.kind = OP_COLUMNS, .state = -1, .out = same, .in = {wide}, .u.columns.from = 5},
         {.kind = OP_COLUMNS, .state = -1, .out = same, .in = {wide}, .u.columns.from = INT32_MAX},

@@ -71,18 +71,21 @@ static void norms_equal_the_reference(void **unused)
     (void)unused;
     static const int widths[] = {1, 5, 16, 31, 64, 100, 257};
     for (int w = 0; w < 7; w++)
-        for (int form = 0; form < 17; form++) {
+        for (int form = 0; form < 20; form++) {
             rig g;
             int groups = 1 + form % 3, width = widths[w], rows[] = {5}, last[] = {4};
-            bool l2 = form == 16;
+            const bool l2 = form == 16, size = form == 18, above = form > 18;
             rig_open(&g, 200000);
             rig_sequences(&g, 1, rows, last);
             op o = {.kind = OP_NORM,
                     .u.norm = {.eps = 1e-5f,
                                .kind = l2         ? NORM_L2
+                                       : size     ? NORM_SIZE
+                                       : above    ? NORM_ABOVE
                                        : form & 1 ? NORM_LAYER
                                                   : NORM_RMS,
                                .width = width}};
+            if (above) o.u.norm.eps = -0.7f;
             o.in[0] = rig_act(&g, width * groups);
             if (form & 2) o.in[1] = rig_const(&g, form & 8 ? width * groups : width);
             if (form & 4) o.in[2] = rig_const(&g, width);
@@ -94,6 +97,8 @@ static void norms_equal_the_reference(void **unused)
             if (!(form & 1)) mean = 0;
             for (int i = 0; i < width; i++) var += (x[i] - mean) * (x[i] - mean) / width;
             double want = (x[width - 1] - mean) / (l2 ? sqrt(var * width) : sqrt(var + 1e-5f));
+            if (size) want = sqrt(var);
+            if (above) want = x[width - 1] - mean + 0.7f * sqrt(var);
             if (form & 2) want *= g.t[o.in[1]].data[width - 1];
             if (form & 4) want += g.t[o.in[2]].data[width - 1];
             rig_same(&g, &o, what);

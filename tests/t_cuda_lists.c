@@ -31,6 +31,7 @@ static const row rows[] = {
     {"lfm2", "f32", "q8_0", {"cuda:0&cuda:1", 1, 1}},
     {"gemma4", "f32", NULL, {"cuda:0;cpu", 2, 7}},
     {"gemma4-moe", "q8", "q8_0", {"cuda:0&cuda:1", 2, 7}},
+    {"gemma3n", "f16", "q8_0", {"cuda:0&cpu;cuda:1", 2, 7}},
     {"t5", "f32", NULL, {"cuda:0;cpu", 2, 7}},
     {"t5", "f16", "q8_b64", {"cpu&cuda:0", 1, 2048}},
     {"../encoders/albert", "f32", "q8_b64", {"cuda:0;cuda:1", 1, 128}},

@@ -80,10 +80,12 @@ static void test_families(void **unused)
 /* Families whose GGUF form differs from config.json: keys for each layer, tensors of factors, names that depend on the
  * layer, kernels of convolutions. */
 static const char *const worded[] = {
-    "mistral",      "mixtral",   "llama-llama3",      "llama-yarn", "phi3-long",       "openelm",
-    "exaone4",      "falcon-7b", "falcon-40b",        "glm4-moe",   "deepseek3",       "deepseek2-lite",
-    "exaone4-full", "stablelm",  "granitemoe-shared", "lfm2",       "lfm2-moe",        "ministral3",
-    "minimax-m2",   "afmoe",     "hunyuan-moe",       "bailing2",   "wrapped-qwen2_vl"};
+    "mistral",       "mixtral",        "llama-llama3",     "llama-yarn", "phi3-long",
+    "openelm",       "exaone4",        "falcon-7b",        "falcon-40b", "glm4-moe",
+    "deepseek3",     "deepseek2-lite", "exaone4-full",     "stablelm",   "granitemoe-shared",
+    "lfm2",          "lfm2-moe",       "ministral3",       "minimax-m2", "afmoe",
+    "hunyuan-moe",   "bailing2",       "wrapped-qwen2_vl", "gemma4",     "gemma4-moe",
+    "gemma4-values", "gemma3n"};
 
 static bool check_gguf(const char *name)
 {

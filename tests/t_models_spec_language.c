@@ -93,6 +93,8 @@ static void expressions(void **unused)
         {"2 > 1 ? 5 : 1 / 0", "5", 0}, /* the other branch is not looked at */
         {"false ? 1 : true ? 2 : 3", "2", 0},
         {"sqrt(16) + floor(2.7) + ceil(2.1) + abs(-1) + exp(0) + log(1)", "11", 0},
+        {"floor(probit(0.95) * 1e6)", "1644853", 0},
+        {"abs(probit(0.5)) < 1e-12", "true", 0},
         {"min(3, 1, 2) + max([4, 9], 5)", "10", 0},
         {"[10, 20, 30][i]", "30", 2},
         {"[1, 1 / 0][0]", "1", 0},

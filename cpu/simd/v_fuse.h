@@ -33,8 +33,13 @@ INLINE const float *fuse_norm_fetch(void *from, int64_t m, int64_t k, int64_t n,
 }
 static void v_norm_quant(const run *r, const op *o, int worker, int workers)
 {
-    fuse_norm from = {o,  arg_at(r, o->in[0]),     arg_at(r, o->in[1]), arg_at(r, o->in[2]), arg_dim(r, o->out),
-                      -1, {v16_zero(), v16_zero()}};
+    fuse_norm from = {o,
+                      arg_at(r, o->in[0]),
+                      arg_at(r, o->in[1]),
+                      arg_at(r, o->in[2]),
+                      arg_dim(r, o->out),
+                      -1,
+                      {v16_zero(), v16_zero(), false}};
     quant_rows(r, o + 1, worker, workers, &from, fuse_norm_fetch, act_code);
 }
 

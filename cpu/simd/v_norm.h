@@ -26,11 +26,13 @@ INLINE float norm_squares(const float *x, int width, v16 mean)
 /* Offset and factor of a group. */
 typedef struct norm_of {
     v16 mean, inv;
+    bool size; /* the result is inv */
 } norm_of;
 INLINE norm_of norm_measure(const op *o, const float *x, int width)
 {
+    const int kind = o->u.norm.kind;
     float mean = 0;
-    if (o->u.norm.kind == NORM_LAYER) {
+    if (kind == NORM_LAYER || kind == NORM_ABOVE) {
         v16 a = v16_zero();
         int i = 0;
         for (; i + LANES <= width; i += LANES) a = v16_add(a, v16_load(x + i));
@@ -38,14 +40,17 @@ INLINE norm_of norm_measure(const op *o, const float *x, int width)
         mean = v16_fold(a) / (float)width;
     }
     float sum = norm_squares(x, width, v16_all(mean)), inv = 1.0f / sqrtf(sum / (float)width + o->u.norm.eps);
-    if (o->u.norm.kind == NORM_L2) inv = 1.0f / fmaxf(sqrtf(sum), o->u.norm.eps);
-    return (norm_of){v16_all(mean), v16_all(inv)};
+    if (kind == NORM_L2) inv = 1.0f / fmaxf(sqrtf(sum), o->u.norm.eps);
+    if (kind == NORM_SIZE) inv = sqrtf(sum / (float)width);
+    if (kind == NORM_ABOVE) mean = mean + sqrtf(sum / (float)width) * o->u.norm.eps, inv = 1;
+    return (norm_of){v16_all(mean), v16_all(inv), kind == NORM_SIZE};
 }
 
 /* n <= 16 elements of a group; gain and bias of the first of them, or NULL. */
 INLINE v16 norm_sixteen(const float *x, int n, norm_of of, const float *gain, const float *bias)
 {
-    v16 v = v16_mul(v16_sub(n == LANES ? v16_load(x) : v16_load_part(x, n), of.mean), of.inv);
+    v16 v = of.inv;
+    if (!of.size) v = v16_mul(v16_sub(n == LANES ? v16_load(x) : v16_load_part(x, n), of.mean), of.inv);
     if (gain) v = v16_mul(v, n == LANES ? v16_load(gain) : v16_load_part(gain, n));
     if (bias) v = v16_add(v, n == LANES ? v16_load(bias) : v16_load_part(bias, n));
     return v;

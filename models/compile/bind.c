@@ -256,7 +256,9 @@ static int entry_shape(binder *b, const bind_want *w, const found *f, int64_t *r
         bool stack = s->rank == 3 && parts > 1 && s->dim[0] == parts;
         bool row = s->rank == 1 && w->rows == 1; /* converters leave axes of one out */
         bool kernel = f->how.conv1d && s->rank == 3 && s->dim[1] == 1;
-        if (s->rank != 2 && !stack && !row && !kernel)
+        bool one = f->how.sliced && s->rank == 3 &&
+                   parts == 1; /* matrices one below the other, of which it is a part */
+        if (s->rank != 2 && !stack && !row && !kernel && !one)
             return misshapen(b, w, f, parts > 1 ? "a stack of matrices" : "a matrix", e);
         *cols = s->dim[s->rank - 1];
         *rows /= *cols;

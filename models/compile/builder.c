@@ -304,10 +304,15 @@ ref builder_columns(builder *b, const char *path, const char *part, ref x, int64
     return builder_op(b, o, path, part, x, n);
 }
 
-ref builder_l2(builder *b, const char *path, const char *part, ref x)
+ref builder_row(builder *b, const char *path, const char *part, ref x, int kind, double eps)
 {
-    op o = {.kind = OP_NORM, .in = {x}, .u.norm = {1e-12f, NORM_L2, (int32_t)builder_width(b, x)}};
+    op o = {.kind = OP_NORM, .in = {x}, .u.norm = {(float)eps, kind, (int32_t)builder_width(b, x)}};
     return builder_op(b, o, path, part, x, builder_width(b, x));
+}
+
+ref builder_l2(builder *b, const char *path, const char *part, ref x, double least)
+{
+    return builder_row(b, path, part, x, NORM_L2, least);
 }
 
 act_kind builder_act_kind(const char *name)

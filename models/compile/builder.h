@@ -92,7 +92,10 @@ ref builder_clamp_above(builder *b, const char *path, const char *part, ref x, d
 ref builder_softcap(builder *b, const char *path, const char *part, ref x, double cap); /* 0: x itself */
 /* Columns from … from + n - 1 of x. */
 ref builder_columns(builder *b, const char *path, const char *part, ref x, int64_t from, int64_t n);
-ref builder_l2(builder *b, const char *path, const char *part, ref x); /* rows of length 1, as torch's normalize */
+/* Rows of length 1, those shorter than `least` divided by it, as torch's normalize. */
+ref builder_l2(builder *b, const char *path, const char *part, ref x, double least);
+/* NORM_SIZE or NORM_ABOVE of whole rows (core/op.h). */
+ref builder_row(builder *b, const char *path, const char *part, ref x, int kind, double eps);
 
 /* The width of a head: the option, or with 0 the input's divided by `heads`. 0: failed. */
 int64_t builder_head_dim(builder *b, const call *c, int64_t heads, int64_t option);

@@ -21,9 +21,10 @@ static const float *part_of(builder *b, const rope_options *o, int dims, size_t 
 {
     float *by = arena_array(&b->prog->mem, (size_t)dims / 2 + 1, sizeof *by);
     if (!by) return err_memory(b->e, "the program"), NULL;
+    const float still = 1e30f; /* as GGUF says it */
     const int turning = (int)floor(o->rope_share * dims / 2);
     const double factor = scaling_of(o->rope_type) == ROPE_LINEAR ? o->rope_factor : 1;
-    for (int i = 0; i < dims / 2; i++) by[i] = i < turning ? (float)factor : INFINITY;
+    for (int i = 0; i < dims / 2; i++) by[i] = i < turning ? (float)factor : still;
     *n = (size_t)dims / 2;
     return by;
 }

@@ -211,11 +211,27 @@ static bool visit_columns(walk *w, const expr *x, term *out)
     return done(out, builder_columns(w->b, w->target, part_name(w, part, sizeof part), a.t, (int64_t)from, (int64_t)n));
 }
 
+/* l2(x), l2(x, least): rows of length 1; size(x): the root mean square of a row, for each of its elements. */
+static bool visit_length(walk *w, const expr *x, term *out)
+{
+    char part[16];
+    term a;
+    double least = 1e-12;
+    const bool l2 = strcmp(x->text, "l2") == 0;
+    if (x->n_arg < 1 || x->n_arg > (l2 ? 2 : 1))
+        return refuse_formula(w, "too many or too few arguments for ", x->text);
+    if (!visit_expr(w, x->arg[0], &a) || (x->n_arg == 2 && !eval_number(w, x->arg[1], &least))) return false;
+    if (!a.t) return refuse_formula(w, "a number is no activation: argument of ", x->text);
+    part_name(w, part, sizeof part);
+    return done(out, l2 ? builder_l2(w->b, w->target, part, a.t, least)
+                        : builder_row(w->b, w->target, part, a.t, NORM_SIZE, 0));
+}
+
 static bool visit_call(walk *w, const expr *x, term *out)
 {
     char part[16];
     ref in[ARGS_MAX];
-    bool softcap = strcmp(x->text, "softcap") == 0, l2 = strcmp(x->text, "l2") == 0;
+    bool softcap = strcmp(x->text, "softcap") == 0;
     act_kind fn = builder_act_kind(x->text);
     if (x->n_arg > ARGS_MAX) return refuse_formula(w, "too many arguments for ", x->text);
     if (softcap && !is_slot(w->b, x->text)) {
@@ -226,6 +242,8 @@ static bool visit_call(walk *w, const expr *x, term *out)
         if (!a.t) return refuse_formula(w, "softcap takes an activation and a number", "");
         return done(out, builder_softcap(w->b, w->target, part_name(w, part, sizeof part), a.t, cap));
     }
+    if ((strcmp(x->text, "l2") == 0 || strcmp(x->text, "size") == 0) && !is_slot(w->b, x->text))
+        return visit_length(w, x, out);
     if (strcmp(x->text, "columns") == 0 && !is_slot(w->b, x->text)) return visit_columns(w, x, out);
     for (size_t i = 0; i < x->n_arg; i++) {
         term a;
@@ -233,8 +251,6 @@ static bool visit_call(walk *w, const expr *x, term *out)
         if (!a.t) return refuse_formula(w, "a number is no activation: argument of ", x->text);
         in[i] = a.t;
     }
-    if (l2 && x->n_arg == 1 && !is_slot(w->b, x->text))
-        return done(out, builder_l2(w->b, w->target, part_name(w, part, sizeof part), in[0]));
     if (fn != ACT_NONE && x->n_arg == 1 && !is_slot(w->b, x->text))
         return done(out, builder_act_fn(w->b, w->target, part_name(w, part, sizeof part), in[0], fn));
     if (!is_slot(w->b, x->text)) return refuse_formula(w, "there is no slot, activation or function ", x->text);

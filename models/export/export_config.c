@@ -15,8 +15,9 @@
 #include <string.h>
 
 /* Keys end in these where readers demand a float, whatever the value is. */
-static const char *const float_endings[] = {"epsilon",     "freq_base", "factor",         "scale",   "softcapping",
-                                            "attn_factor", "clamp_kqv", "max_alibi_bias", "bias_max"};
+static const char *const float_endings[] = {"epsilon",        "freq_base",   "freq_base_swa", "factor",
+                                            "scale",          "softcapping", "attn_factor",   "clamp_kqv",
+                                            "max_alibi_bias", "bias_max"};
 
 /* ---- which key */
 

@@ -15,7 +15,12 @@
 const rope_params *export_gguf_rope(const exporter *x)
 {
     const program *p = x->m->prog;
-    return x->kind == EXPORT_GGUF && p->n_rope ? &p->ropes[0].params : NULL;
+    if (x->kind != EXPORT_GGUF || !p->n_rope) return NULL;
+    for (uint32_t i = 0; i < p->n_rope; i++) { /* layers may differ: what has factors is written as them */
+        const int scaling = p->ropes[i].params.scaling;
+        if (scaling == ROPE_LLAMA3 || scaling == ROPE_LONGROPE) return &p->ropes[i].params;
+    }
+    return &p->ropes[0].params;
 }
 
 bool export_rope_factors_equal(const rope_params *p)

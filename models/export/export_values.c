@@ -5,6 +5,7 @@
 #include "models/export/export_state.h"
 #include "models/compile/module.h"
 
+#include <stdio.h>
 #include <string.h>
 
 typedef struct numbers {
@@ -102,11 +103,38 @@ int export_trained_value(exporter *x, const char *name, int layer, value *out, b
     return rc;
 }
 
+/* The one number that a slot of a layer was given ("scale.x"), or NULL. */
+static const float *number_of(const exporter *x, const char *slot, int layer)
+{
+    const program *p = x->m->prog;
+    char name[200];
+    snprintf(name, sizeof name, "dec.%d.%s", layer, slot);
+    for (uint32_t i = 0; i < p->n_bound; i++)
+        if (p->bounds[i].n == 1 && strcmp(p->bounds[i].name, name) == 0) return p->bounds[i].values;
+    return NULL;
+}
+
+/* A tensor for each layer whose slot has a number. */
+static int add_bound(exporter *x, const spec_row *row, const char *slot)
+{
+    for (int i = 0; i < config_layers(x->values); i++) {
+        const float *v = number_of(x, slot, i);
+        numbers *f = NULL;
+        int rc = v ? add_numbers(x, row, slot, i, &f) : OK;
+        if (rc) return rc;
+        if (!f) continue;
+        f->at[0] = v[0];
+        set_length(x, f, 1);
+    }
+    return OK;
+}
+
 /* "{i}.ffn.alpha_p": a tensor for each layer in which the name has a value. */
 static int add_trained(exporter *x, const spec_row *row)
 {
     const char *slot = strncmp(row->key, "{i}.", 4) == 0 ? row->key + 4 : "", *dot = strrchr(slot, '.');
-    if (!dot || !config_knows(x->values, dot + 1) || !is_number_or_tensor(dot + 1)) return OK;
+    if (!dot) return OK;
+    if (!config_knows(x->values, dot + 1) || !is_number_or_tensor(dot + 1)) return add_bound(x, row, slot);
     for (int i = 0; i < config_layers(x->values); i++) {
         value v;
         numbers *f;

@@ -5,11 +5,16 @@
 typedef struct options {
     int64_t ffn_dim;
     const char *act, *bias;
+    double above;
 } options;
+enum { ALL = -1000000000 };
 
 static const param rows[] = {
     ROW(ffn_dim, PARAM_INT, .min = 1, .max = 1 << 24, .doc = "inner width"),
     ROW(act, PARAM_WORD, .otherwise = "silu", .words = ACT_WORDS, .doc = "activation of the gate"),
+    ROW(above, PARAM_FLOAT, .otherwise = "-1e9", .min = ALL, .max = 1e9,
+        .doc = "of the gate only what is more than so many standard deviations above its mean, less that bound; "
+               "-1e9 = all as it is (Gemma 3n)"),
     ROW(bias, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false", .doc = "biases of all three"),
 };
 static const module_weight weights[] = {
@@ -23,6 +28,10 @@ static ref emit(builder *b, const call *c)
     const options *o = c->options;
     linear_opt in = {.bias = o->bias}, out = {.bias = o->bias};
     ref gate = builder_linear(b, c, "gate", c->in[0], o->ffn_dim, in);
+    if (gate && o->above > ALL) {
+        gate = builder_row(b, c->path, "above", gate, NORM_ABOVE, o->above);
+        if (gate) gate = builder_act_fn(b, c->path, "kept", gate, ACT_RELU);
+    }
     ref up = gate ? builder_linear(b, c, "up", c->in[0], o->ffn_dim, in) : 0;
     ref act = up ? builder_act_fn(b, c->path, "act", gate, builder_act_kind(o->act)) : 0;
     ref both = act ? builder_mul(b, c->path, "mul", act, up) : 0;

@@ -286,6 +286,19 @@ static int call_extreme(scope *c, const expr *x, value *out)
     return OK;
 }
 
+/* Below it lies the share p of a normal distribution. */
+static double probit(double p)
+{
+    double low = -40, high = 40;
+    if (!(p > 0 && p < 1)) return p <= 0 ? -INFINITY : p >= 1 ? INFINITY : NAN;
+    for (int i = 0; i < 100; i++) {
+        const double x = (low + high) / 2;
+        if (0.5 * erfc(-x / sqrt(2)) < p) low = x;
+        else high = x;
+    }
+    return (low + high) / 2;
+}
+
 /* The functions: `of` takes one number; `asks`: about the checkpoint, so formulas may not call it. */
 typedef struct function {
     const char *name;
@@ -296,12 +309,19 @@ typedef struct function {
 
 static const function *function_of(const char *name)
 {
-    static const function all[] = {{"sqrt", sqrt, NULL, false},        {"log", log, NULL, false},
-                                   {"exp", exp, NULL, false},          {"floor", floor, NULL, false},
-                                   {"ceil", ceil, NULL, false},        {"abs", fabs, NULL, false},
-                                   {"min", NULL, call_extreme, false}, {"max", NULL, call_extreme, false},
-                                   {"len", NULL, call_len, false},     {"contains", NULL, call_contains, false},
-                                   {"given", NULL, call_given, true},  {"has", NULL, call_has, true},
+    static const function all[] = {{"sqrt", sqrt, NULL, false},
+                                   {"log", log, NULL, false},
+                                   {"exp", exp, NULL, false},
+                                   {"floor", floor, NULL, false},
+                                   {"ceil", ceil, NULL, false},
+                                   {"abs", fabs, NULL, false},
+                                   {"probit", probit, NULL, false},
+                                   {"min", NULL, call_extreme, false},
+                                   {"max", NULL, call_extreme, false},
+                                   {"len", NULL, call_len, false},
+                                   {"contains", NULL, call_contains, false},
+                                   {"given", NULL, call_given, true},
+                                   {"has", NULL, call_has, true},
                                    {"rows", NULL, call_rows, true}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (strcmp(name, all[i].name) == 0) return &all[i];

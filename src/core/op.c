@@ -4,6 +4,8 @@
 #include "core/program.h"
 #include "tensor/panel.h"
 
+#include <math.h>
+
 const op_row op_info[OP_COUNT] = {
 #define X(id, name, facts, doc) [OP_##id] = {#name, facts},
     OP_LIST(X)
@@ -25,7 +27,7 @@ const char *const score_name[SCORE_COUNT] = {
 /* ---- parameters */
 
 static const char *const by_name[EMBED_BY_COUNT] = {"token", "position", "type"};
-static const char *const norm_name[NORM_COUNT] = {"rms", "layer", "l2"};
+static const char *const norm_name[NORM_COUNT] = {"rms", "layer", "l2", "size", "above"};
 static const char *const style_name[ROPE_STYLE_COUNT] = {"halves", "neighbours"};
 static const char *const bias_name[BIAS_COUNT] = {"none", "alibi", "alibi.bf16", "buckets"};
 static const char *const pool_name[POOL_COUNT] = {"first", "mean", "last"};
@@ -203,8 +205,9 @@ static const char *check_norm(shapes t)
     if (!same_shape(t.a, t.out)) return "input and output differ";
     int64_t n = tensor_count(t.out), width = t.o->u.norm.width;
     if (width < 1 || n % width) return "groups do not divide the row";
-    if (!(t.o->u.norm.eps >= 0)) return "eps must not be negative";
     if (t.o->u.norm.kind < NORM_RMS || t.o->u.norm.kind >= NORM_COUNT) return "unknown kind of norm";
+    if (t.o->u.norm.kind == NORM_ABOVE ? !isfinite(t.o->u.norm.eps) : !(t.o->u.norm.eps >= 0))
+        return "eps must not be negative";
     if (t.b && !is_vector(t.b, width) && !is_vector(t.b, n)) return "the weight fits neither a group nor the row";
     if (t.c && !is_vector(t.c, width) && !is_vector(t.c, n)) return "the bias fits neither a group nor the row";
     return NULL;

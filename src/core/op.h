@@ -115,7 +115,8 @@ extern const char *const act_name[ACT_COUNT];
 #define ACT_WORDS               (&ACT_LIST(ACT_WORD)[1])
 
 /* rms: x / sqrt(mean x^2 + eps); layer: (x - mean) / sqrt(var + eps); l2: x / max(sqrt(sum x^2), eps) */
-enum { NORM_RMS, NORM_LAYER, NORM_L2, NORM_COUNT };
+/* size: sqrt(mean x^2), for each element; above: x - mean - eps * sqrt(var) */
+enum { NORM_RMS, NORM_LAYER, NORM_L2, NORM_SIZE, NORM_ABOVE, NORM_COUNT };
 enum { POOL_FIRST, POOL_MEAN, POOL_LAST, POOL_COUNT };
 enum { COLL_GATHER, COLL_OWNER, COLL_REDUCE, COLL_COUNT };
 enum { EMBED_BY_TOKEN, EMBED_BY_POSITION, EMBED_BY_TYPE, EMBED_BY_COUNT };

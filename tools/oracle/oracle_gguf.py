@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from oracle_cases import FULL, pattern, rope, yarn
-from oracle_gguf_kv import factors, own_name, write_gemma4
+from oracle_gguf_kv import factors, own_name, stacked_streams, write_gemma3n, write_gemma4
 from oracle_gguf_moe import buffers_of, experts, first, write_expert_keys, write_latent_keys
 from oracle_remote import OPENELM_FFN, OPENELM_HEADS, OPENELM_KV, ScaledEmbedding, ScaledLinear, divisible
 from oracle_table import CASES
@@ -193,6 +193,7 @@ FILES = {
     "bailing2":         ("bailingmoe2", None, experts(plain)),
     "lfm2":             ("lfm2", None, kernels),
     "lfm2-moe":         ("lfm2moe", None, experts(kernels)),
+    "gemma3n":          ("gemma3n", None, factors),
     "gemma4":           ("gemma4", None, factors),
     "gemma4-narrow":    ("gemma4", lambda s: dict(attention_bias=False), factors),
     "gemma4-values":    ("gemma4", None, factors),
@@ -227,9 +228,9 @@ def write_keys(w, model, arch):
         w.add_head_count(heads)
         w.add_head_count_kv([0 if kind == "conv" else c.num_key_value_heads for kind in c.layer_types])
         w.add_shortconv_l_cache(c.conv_L_cache)
-    elif arch == "gemma4":
+    elif arch in ("gemma3n", "gemma4"):
         w.add_head_count(heads)
-        write_gemma4(w, c)
+        (write_gemma4 if arch == "gemma4" else write_gemma3n)(w, c)
     else:
         w.add_feed_forward_length(first(c, "intermediate_size_mlp", "intermediate_size", "n_inner", "ffn_hidden_size",
                                         "d_ff") or 4 * dim)
@@ -243,20 +244,20 @@ def write_keys(w, model, arch):
     else:
         w.add_layer_norm_eps(first(c, "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps",
                                    "rms_norm_eps" if arch == "jais" else "") or 1e-5)
-    size = arch != "gemma4" and first(c, "head_dim") or dim // heads
-    if arch not in ("deepseek2", "gemma4") and (size != dim // heads or arch.startswith("gemma")):
+    size = arch not in ("gemma3n", "gemma4") and first(c, "head_dim") or dim // heads
+    if arch not in ("deepseek2", "gemma3n", "gemma4") and (size != dim // heads or arch.startswith("gemma")):
         w.add_key_length(size)
         w.add_value_length(size)
     write_rope(w, c, arch, size)
     write_extras(w, model, arch)
-    if arch != "gemma4":
+    if arch not in ("gemma3n", "gemma4"):
         write_expert_keys(w, c)
     write_latent_keys(w, c)
 
 
 def write_rope(w, c, arch, size):
     rope_set = getattr(c, "rope_parameters", None)
-    if not rope_set or arch in ("gemma4", "bloom", "mpt", "gpt2", "starcoder", "jais"):
+    if not rope_set or arch in ("gemma3n", "gemma4", "bloom", "mpt", "gpt2", "starcoder", "jais"):
         return
     rope_set = rope_set.get("full_attention", rope_set)
     if arch not in ("gemma", "gemma2", "falcon", "phi2", "gptneox", "stablelm", "baichuan"):
@@ -364,6 +365,7 @@ def write_gguf(path, model, name, to_type=None):
         params = CASES[name].layout(c.to_dict(), params)[1]
     params = {n: p.numpy() for n, p in params.items()}
     stacked_head_norms(params)
+    stacked_streams(params)
     for whole, stored in params.items():
         parts = change(whole, stored, c)
         for n, values in parts if isinstance(parts, list) else [(whole, parts)]:

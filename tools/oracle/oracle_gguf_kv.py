@@ -1,5 +1,6 @@
-"""What GGUF does to Gemma 4: numbers by layer, trained factors under names of their own, divisors of frequencies."""
+"""What GGUF does to Gemma 3n and 4: numbers by layer, names of trained factors, divisors of frequencies."""
 import numpy as np
+import torch
 
 
 def factors(name, w, c):
@@ -14,6 +15,33 @@ def own_name(name):
     layer = name.split(".")[2] if ".layers." in name else ""
     return {"router.scale": f"blk.{layer}.ffn_gate_inp.scale",
             "router.per_expert_scale.weight": f"blk.{layer}.ffn_down_exps.scale"}.get(".".join(name.split(".")[3:]))
+
+
+def stacked_streams(tensors):
+    """The projections between the streams of AltUp lie one below the other in one tensor."""
+    for name in ("model.altup_projections", "model.altup_unembed_projections"):
+        if name + ".0.weight" in tensors:
+            tensors[name + ".weight"] = np.stack([tensors.pop(f"{name}.{k}.weight") for k in range(3)])
+
+
+def write_gemma3n(w, c):
+    local = [kind == "sliding_attention" for kind in c.layer_types]
+    w.add_shared_kv_layers(c.num_kv_shared_layers)
+    w.add_embedding_length_per_layer_input(c.hidden_size_per_layer_input)
+    w.add_altup_active_idx(c.altup_active_idx)
+    w.add_altup_num_inputs(c.altup_num_inputs)
+    normal = torch.distributions.normal.Normal(0, 1)
+    w.add_activation_sparsity_scale([normal.icdf(torch.tensor(s)).item() for s in c.activation_sparsity_pattern])
+    w.add_sliding_window(c.sliding_window)
+    w.add_sliding_window_pattern(local)
+    w.add_key_length(c.head_dim)
+    w.add_value_length(c.head_dim)
+    w.add_rope_dimension_count(c.head_dim)
+    w.add_feed_forward_length(c.intermediate_size)
+    w.add_head_count_kv(c.num_key_value_heads)
+    w.add_rope_freq_base(c.rope_parameters["full_attention"]["rope_theta"])
+    w.add_rope_freq_base_swa(c.rope_parameters["sliding_attention"]["rope_theta"])
+    w.add_final_logit_softcapping(c.final_logit_softcapping)
 
 
 def write_gemma4(w, c):

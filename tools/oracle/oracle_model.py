@@ -103,7 +103,7 @@ def redraw(model, case, seed, tied):
                 draw(p, 0.0, case.embed * (4.0 / math.sqrt(p.shape[1]) if head else 0.7))
             elif part == "bias" or part.endswith("_bias"):
                 draw(p, 0.0, 0.1)
-            elif part in ("scale", "per_expert_scale"):
+            elif part in ("scale", "per_expert_scale", "correct_output_scale"):
                 draw(p, 1.0, 0.3)
             elif part == "sinks":
                 draw(p, 0.5, 1.0)

@@ -31,7 +31,7 @@ TEXTS = {       # model_type of a text model: the case that has its sizes
     "gemma3_text": "gemma3", "cohere2": "cohere2", "opt": "opt-125m", "granite": "granite-bias", "exaone4": "exaone4",
     "hyperclovax": "hyperclovax", "lfm2": "lfm2", "deepseek_v3": "deepseek3", "persimmon": "persimmon",
     "llama4_text": "llama4", "bart": "bart", "phi3": "phi3", "ministral3": "ministral3",
-    "qwen3_moe": "qwen3-moe", "gpt_oss": "gpt-oss", "gemma4_text": "gemma4",
+    "qwen3_moe": "qwen3-moe", "gpt_oss": "gpt-oss", "gemma4_text": "gemma4", "gemma3n_text": "gemma3n",
     "qwen2_vl_text": "qwen2", "qwen2_5_vl_text": "qwen2", "qwen3_vl_text": "qwen3", "qwen3_vl_moe_text": "qwen3-moe",
     "qwen2_5_omni_text": "qwen2", "qwen3_omni_moe_text": "qwen3-moe",
 }
@@ -72,6 +72,7 @@ PARTS = {"aya_vision": dict(vision_config=dict(hidden_size=1152, num_attention_h
                                               model_type="siglip_vision_model")),
          "fun_asr_nano": dict(adaptor_config=dict(hidden_size="hidden_size", intermediate_size=FULL.dim // 4)),
          "perception_lm": dict(vision_config=dict(model_type="timm_wrapper", model_args=dict(embed_dim=8)))}
+TIMM = ("timm_wrapper", "gemma3n_vision")
 SOURCES = ("MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES", "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
            "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES")
 PROMPTS = (5, 20, 70)
@@ -147,7 +148,7 @@ class Tower(torch.nn.Module):
 def without_packages(make):
     """Calls it with towers of timm replaced."""
     usual = transformers.AutoModel.from_config
-    replaced = lambda config, **more: Tower() if config.model_type == "timm_wrapper" else usual(config, **more)
+    replaced = lambda config, **more: Tower() if config.model_type in TIMM else usual(config, **more)
     transformers.AutoModel.from_config = replaced
     try:
         return make()
@@ -316,7 +317,8 @@ def wrong_sizes():
         line = re.search(r"^absent = (.*(?:\n .*)*)", spec, re.M)
         usual = CONFIG_MAPPING[text]().to_dict()
         for key, value in (item.split() for item in line.group(1).split(",")):
-            if usual.get(key) != int(value):
+            has = usual.get(key)
+            if (has[0] if isinstance(has, list) else has) != int(value):
                 wrong.append(f"specs of {text}: {key} is {usual.get(key)}, not {value}")
     return wrong
 
