@@ -679,7 +679,7 @@ static void identity_is_of_what_results_depend_on(void **unused)
 #define IS_LEFT_OUT(field) expect_identity(p, &(field), sizeof(field), false, #field)
     COUNTS(name[3]), COUNTS(s->type), COUNTS(s->src_rows), COUNTS(s->src_cols), COUNTS(s->rows), COUNTS(s->row0);
     COUNTS(s->block), COUNTS(s->stride), COUNTS(s->col0), COUNTS(s->pairs), COUNTS(s->rotated), COUNTS(s->transpose);
-    COUNTS(s->normalize_rows), COUNTS(s->mul), COUNTS(s->add);
+    COUNTS(s->normalize_rows), COUNTS(s->exponential), COUNTS(s->mul), COUNTS(s->add);
     COUNTS(w->want), COUNTS(w->rows), COUNTS(w->cols), COUNTS(w->vector), COUNTS(w->parts);
     COUNTS(x->axis), COUNTS(x->dim[0]), COUNTS(x->block), COUNTS(x->layer), COUNTS(held[2]);
     COUNTS(st->axis), COUNTS(st->layer), COUNTS(st->heads), COUNTS(st->k_dim), COUNTS(st->v_dim), COUNTS(st->window);

@@ -258,7 +258,7 @@ static void no_row_twice(void **unused)
 static void same_texts(void **unused)
 {
     (void)unused;
-    static const char *const models[] = {"llama-dynamic", "gemma3", "mistral", "lfm2", "gpt2", "mixtral"};
+    static const char *const models[] = {"llama-dynamic", "gemma3", "mistral", "lfm2", "gpt2", "mixtral", "qwen3.5"};
     check_model(NULL);
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         char folder[64];

@@ -43,8 +43,8 @@ static table logits_by(const char *folder, const expected *x, const char *weight
 static void every_weight_is_a_window(void **unused)
 {
     (void)unused;
-    static const char *const models[] = {"llama", "mixtral", "deepseek2", "gpt2",         "bloom",
-                                         "bart",  "lfm2",    "qwen2-moe", "cohere-qknorm"};
+    static const char *const models[] = {"llama", "mixtral", "deepseek2", "gpt2",          "bloom",
+                                         "bart",  "lfm2",    "qwen2-moe", "cohere-qknorm", "qwen3.5"};
     static const char *const types[] = {NULL, "q4_b64", "f16"};
     static const char *const devices[] = {"cpu", "fake"};
     for (size_t i = 0; i < 3 * sizeof models / sizeof *models; i++) {

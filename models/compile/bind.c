@@ -196,7 +196,8 @@ static int resolve_line(binder *b, const spec_row *row, int layer, bool derived,
         out->how = how;
         if (out->entry->stored) out->how.transpose = false; /* quantizers store rows */
         if (derived)
-            out->how.transpose = out->how.normalize_rows = false, out->how.mul = 1, out->how.add = 0, out->how.cols = 0;
+            out->how.transpose = out->how.normalize_rows = out->how.exponential = false, out->how.mul = 1,
+            out->how.add = 0, out->how.cols = 0;
         return OK;
     }
     return OK;
@@ -414,6 +415,7 @@ static int piece_of(binder *b, const bind_want *w, const found *f, int64_t part,
                    .rotated = f->how.rope_pairs ? w->rotated : 0,
                    .transpose = transpose,
                    .normalize_rows = f->how.normalize_rows,
+                   .exponential = f->how.exponential,
                    .packed = f->entry->packed,
                    .stored = f->entry->stored,
                    .mul = (float)f->how.mul * factor,
@@ -464,8 +466,8 @@ static int check_recipe(const bind_want *w, const found *f, err *e)
 
 static bool piece_key(const piece *c, buf *key)
 {
-    int64_t f[] = {c->entry, c->rows,  c->row0,    c->block,     c->stride,
-                   c->col0,  c->pairs, c->rotated, c->transpose, c->normalize_rows};
+    int64_t f[] = {c->entry, c->rows,    c->row0,      c->block,          c->stride,     c->col0,
+                   c->pairs, c->rotated, c->transpose, c->normalize_rows, c->exponential};
     return buf_add(key, f, sizeof f) && buf_add(key, &c->mul, sizeof c->mul) && buf_add(key, &c->add, sizeof c->add);
 }
 
@@ -510,7 +512,7 @@ static int find_output_scale(binder *b, const bind_want *w, const found *f, dtyp
     const recipe *how = &f->how;
     const bool alone = w->output_scale && f->n == 1;
     const ckpt_entry *scale = alone ? scale_of(b, f) : NULL;
-    bool plain = !how->transpose && !how->normalize_rows && how->mul == 1 && how->add == 0;
+    bool plain = !how->transpose && !how->normalize_rows && !how->exponential && how->mul == 1 && how->add == 0;
     *out = 0;
     if (!(scale || (alone && stored_factor(f->entry) != 1)) || (scale && scale->bytes > sizeof(float)) ||
         want != DTYPE_NONE || w->parts || !plain || !panel_format_of(f->entry->type))
@@ -609,8 +611,8 @@ const float *bind_values(binder *b, const char *slot, int layer, arena *mem, siz
     *n = 0;
     if (find_slot(b, slot, layer, false, &f, e) || !f.entry) return NULL;
     const recipe *how = &f.how;
-    if (how->tail || how->transpose || how->rope_pairs || how->normalize_rows || how->sliced || how->cols ||
-        how->mul != 1 || how->add != 0)
+    if (how->tail || how->transpose || how->rope_pairs || how->normalize_rows || how->exponential || how->sliced ||
+        how->cols || how->mul != 1 || how->add != 0)
         return err_set(e, ERR_SPEC, "%s: %s: numbers are read from one tensor as it is", f.row->where, f.row->key),
                NULL;
     if (!shape_count(&f.entry->dims, &count) || !count || count > VALUES_MAX || f.entry->packed) {

@@ -220,7 +220,7 @@ ref builder_join(builder *b, const call *c, const char *part, ref x, ref y, int 
     return builder_op(b, o, c->path, part, x, builder_width(b, x) + builder_width(b, y));
 }
 
-ref builder_conv(builder *b, const call *c, const char *role, ref x, int64_t taps, const char *bias)
+ref builder_conv(builder *b, const call *c, const char *role, const char *part, ref x, int64_t taps, const char *bias)
 {
     ref w, add;
     const int64_t dim = builder_width(b, x);
@@ -230,7 +230,17 @@ ref builder_conv(builder *b, const call *c, const char *role, ref x, int64_t tap
         return 0;
     int index = builder_state(b, (state){.kind = STATE_SLOT, .axis = AXIS_TOK, .slot_floats = (taps - 1) * dim});
     op o = {.kind = OP_CONV, .state = (int16_t)index, .in = {x, w, add}};
-    return index < 0 ? 0 : builder_op(b, o, c->path, "mix", x, dim);
+    return index < 0 ? 0 : builder_op(b, o, c->path, part, x, dim);
+}
+
+ref builder_recur(builder *b, const call *c, const char *part, op o, int64_t rows)
+{
+    const int64_t dim = builder_width(b, o.in[RECUR_V]);
+    if (b->encoding) return err_set(b->e, ERR_SPEC, "%s: encoders have no recurrences", c->where), 0;
+    int index = builder_state(b, (state){.kind = STATE_SLOT, .axis = AXIS_TOK, .slot_floats = rows * dim});
+    o.kind = OP_RECUR;
+    o.state = (int16_t)index;
+    return index < 0 ? 0 : builder_op(b, o, c->path, part, o.in[RECUR_V], dim);
 }
 
 ref builder_norm(builder *b, const call *c, const char *role, ref x, norm_opt o)

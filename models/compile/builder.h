@@ -71,8 +71,12 @@ ref builder_linear_heads(builder *b, const call *c, const char *role, ref x, int
 ref builder_join(builder *b, const call *c, const char *part, ref x, ref y, int heads);
 
 /* The causal convolution of the columns of x, each with `taps` weights of its own; the rows before the step are in a
- * slot. bias as linear_opt. */
-ref builder_conv(builder *b, const call *c, const char *role, ref x, int64_t taps, const char *bias);
+ * slot; `part` is what the result is called. bias as linear_opt. */
+ref builder_conv(builder *b, const call *c, const char *role, const char *part, ref x, int64_t taps, const char *bias);
+
+/* The recurrence `o`, an op RECUR with its operands and parameters, over a slot of its own: of each value head a state
+ * of `rows` rows. */
+ref builder_recur(builder *b, const call *c, const char *part, op o, int64_t rows);
 
 typedef struct norm_opt {
     int kind; /* NORM_RMS, NORM_LAYER */

@@ -9,6 +9,7 @@
     X(attn_mla)                                                                                                        \
     X(attn_gqa)                                                                                                        \
     X(conv_short)                                                                                                      \
+    X(delta_gated)                                                                                                     \
     X(cross_attention)                                                                                                 \
     X(ffn_gated)                                                                                                       \
     X(ffn_moe)                                                                                                         \

@@ -119,6 +119,7 @@ static int read_step(reader *r, span step, recipe *out)
     if (span_is(step, "rope_pairs")) return out->rope_pairs = true, OK;
     if (span_is(step, "unit")) return out->normalize_rows = true, OK;
     if (span_is(step, "alone")) return out->alone = true, OK;
+    if (span_is(step, "exp")) return out->exponential = true, OK;
     if (span_is(step, "flat")) return out->flat = true, OK;
     if (span_is(step, "bare")) return out->bare = true, OK;
     if (span_starts(step, "rows ") || span_starts(step, "every ")) {
@@ -130,13 +131,14 @@ static int read_step(reader *r, span step, recipe *out)
     if (span_starts(step, "columns ")) return read_run(r, "columns", after_word(step, 8), &out->col0, &out->cols);
     if (step.n && step.p[0] == '+') return read_number(r, after_word(step, 1), &out->add);
     if (step.n && step.p[0] == '*') return read_number(r, after_word(step, 1), &out->mul);
-    return err_set(r->e, ERR_SPEC,
-                   "%s: unknown recipe '%.*s': known are transpose, fit, conv1d, rope_pairs, unit, alone, flat, bare, "
-                   "rows A .. B, "
-                   "columns A .. B, "
-                   "every S take L at O, "
-                   "+ N, * N",
-                   r->where, (int)step.n, (const char *)step.p);
+    return err_set(
+        r->e, ERR_SPEC,
+        "%s: unknown recipe '%.*s': known are transpose, fit, conv1d, rope_pairs, unit, alone, exp, flat, bare, "
+        "rows A .. B, "
+        "columns A .. B, "
+        "every S take L at O, "
+        "+ N, * N",
+        r->where, (int)step.n, (const char *)step.p);
 }
 
 /* Ends the first part of a stack's name at {A .. B}. */

@@ -14,6 +14,7 @@ typedef struct recipe {
     bool transpose, rope_pairs, normalize_rows, sliced;
     bool conv1d;                 /* and transpose: written with an axis of one between rows and columns */
     bool alone;                  /* a tensor X.scale beside X.weight is no factor of it */
+    bool exponential;            /* exp(w), before mul and add */
     bool flat, bare;             /* for exports: a stack without an axis of its own; a name without .weight */
     int64_t row0, block, stride; /* sliced: rows row0 + n / block * stride + n % block; block 0: one run of `rows` */
     int64_t rows;                /* of a run; 0 = as many as are wanted */

@@ -96,7 +96,8 @@ int export_find_name(exporter *x, const weight *w, out_name *out)
         return err_set(x->e, ERR_SPEC,
                        "%s: [tensors] has no %s name for %s, so the model cannot be written in that form; %s",
                        x->names->file, export_source(x), key, export_hint(x->m, x->kind));
-    if (out->bias && !out->own_line) out->how.transpose = false, out->how.mul = 1, out->how.add = 0, out->how.cols = 0;
+    if (out->bias && !out->own_line)
+        out->how.transpose = out->how.exponential = false, out->how.mul = 1, out->how.add = 0, out->how.cols = 0;
     if ((float)out->how.mul == 0)
         return err_set(x->e, ERR_SPEC, "%s: %s: what was multiplied by 0 cannot be written back", x->names->file, key);
     if (!(out->slot = arena_str(&x->mem, slot))) return export_oom(x);

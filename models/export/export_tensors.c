@@ -88,6 +88,7 @@ static int add_part(exporter *x, out_tensor *t, const weight *w, const out_name 
                                           .stride = how->block ? how->stride : rows,
                                           .pairs = pairs,
                                           .rotated = rotated,
+                                          .exponential = how->exponential,
                                           .mul = (float)how->mul,
                                           .add = (float)how->add}};
     t->mixed |= parts[t->n_part].transpose;
@@ -199,8 +200,11 @@ static int map_bands(exporter *x, out_tensor *t)
 static void decode_row(const out_part *p, int64_t k, int64_t n, float *to)
 {
     weight_decode_row(p->from, p->first + k * p->rows + n, to);
-    if (p->how.mul == 1 && p->how.add == 0) return;
-    for (int64_t c = 0; c < p->cols; c++) to[c] = (to[c] - p->how.add) / p->how.mul;
+    if (!piece_changes(&p->how)) return;
+    for (int64_t c = 0; c < p->cols; c++) {
+        const float v = (to[c] - p->how.add) / p->how.mul;
+        to[c] = p->how.exponential ? (float)log((double)v) : v;
+    }
 }
 
 /* All values of matrix k, whose rows are those of untransposed parts and whose columns those of the others. */

@@ -213,7 +213,9 @@ static bool rotate(builder *b, const call *c, ref *q, ref *k, int head_dim, int 
 /* The heads' result times the sigmoid of a projection of the input. */
 static ref gated(builder *b, const call *c, ref mix)
 {
-    ref gate = builder_linear(b, c, "gate", c->in[0], builder_width(b, mix), (linear_opt){.bias = "false"});
+    const bool bare = strcmp(((const options *)c->options)->bias, "false") == 0;
+    const linear_opt with = {.bias = bare ? "false" : "auto"};
+    ref gate = builder_linear(b, c, "gate", c->in[0], builder_width(b, mix), with);
     gate = gate ? builder_act_fn(b, c->path, "gate_act", gate, ACT_SIGMOID) : 0;
     return gate ? builder_mul(b, c->path, "gated", mix, gate) : 0;
 }

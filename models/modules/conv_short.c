@@ -31,7 +31,7 @@ static ref emit(builder *b, const call *c)
     ref after = before ? builder_linear(b, c, "c", c->in[0], dim, with) : 0;
     ref x = after ? builder_linear(b, c, "x", c->in[0], dim, with) : 0;
     ref in = x ? builder_mul(b, c->path, "in", before, x) : 0;
-    ref mixed = in ? builder_conv(b, c, "kernel", in, o->taps, o->bias) : 0;
+    ref mixed = in ? builder_conv(b, c, "kernel", "mix", in, o->taps, o->bias) : 0;
     ref y = mixed ? builder_mul(b, c->path, "out", after, mixed) : 0;
     return y ? builder_linear(b, c, "o", y, dim, with) : 0;
 }

@@ -47,7 +47,8 @@ typedef struct tensor {
  * which covers plain ranges and every fused q/k/v order (all-q-then-k-v, per head, per group). Columns are taken whole.
  * `pairs` is head_dim or 0: the first `rotated` source rows of each head are in neighbour order (2i, 2i + 1), which
  * becomes half order (i, i + rotated / 2). `transpose`: the file holds [cols, rows] (Conv1D), of which cols rows from
- * col0 on are taken (experts and heads one after another). Values become w * mul + add. Pieces stack along rows. */
+ * col0 on are taken (experts and heads one after another). Values become w * mul + add, or exp(w) * mul + add. Pieces
+ * stack along rows. */
 typedef struct piece {
     uint32_t entry; /* index in the checkpoint, of this process as is where its bytes lie */
     const uint8_t *data;
@@ -59,13 +60,17 @@ typedef struct piece {
     int32_t pairs, rotated;
     bool transpose;
     bool normalize_rows;         /* each row is divided by its length first (normalised heads) */
+    bool exponential;            /* w becomes exp(w) first (rates of decay, of which files hold the logarithm) */
     bool packed;                 /* the file holds panels (tensor/panel.h); the piece is the whole weight, unchanged */
     const stored_matrix *stored; /* NULL, or how rows of `type` are made of several tensors; owned by the checkpoint */
     float mul, add;
 } piece;
 
 /* Whether the piece changes values, not only places. */
-static inline bool piece_changes(const piece *c) { return c->normalize_rows || c->mul != 1 || c->add != 0; }
+static inline bool piece_changes(const piece *c)
+{
+    return c->normalize_rows || c->exponential || c->mul != 1 || c->add != 0;
+}
 
 typedef struct weight {
     const char *name; /* slot: "dec.3.attn.q" */

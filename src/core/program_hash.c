@@ -62,8 +62,17 @@ static void add_weight(sha256 *s, const weight *w)
     for (size_t k = 0; k < sizeof f / sizeof *f; k++) add_int(s, f[k]);
     for (uint32_t i = 0; i < w->n_piece; i++) {
         const piece *c = &w->pieces[i];
-        int64_t g[] = {c->src_rows, c->src_cols, c->rows,    c->row0,      c->block,         c->stride,
-                       c->col0,     c->pairs,    c->rotated, c->transpose, c->normalize_rows};
+        int64_t g[] = {c->src_rows,
+                       c->src_cols,
+                       c->rows,
+                       c->row0,
+                       c->block,
+                       c->stride,
+                       c->col0,
+                       c->pairs,
+                       c->rotated,
+                       c->transpose,
+                       c->normalize_rows + 2 * c->exponential};
         add_text(s, c->name);
         add_type(s, c->type);
         for (size_t k = 0; k < sizeof g / sizeof *g; k++) add_int(s, g[k]);

@@ -2,6 +2,7 @@
  *
  * weight_decode_row is the definition; packers and zero-copy paths are tested against it. A window of a weight is
  * taken after its rows are made, so that its values do not depend on how a matrix is cut. */
+#include "base/fmath.h"
 #include "core/program.h"
 #include "tensor/quant.h"
 #include "tensor/panel.h"
@@ -209,6 +210,7 @@ void weight_decode_row(const weight *w, int64_t n, float *to)
         decode_run(c->type, c->data, row * c->src_cols, cols, to);
     }
     if (c->normalize_rows) divide_by_length(to, cols);
+    for (int64_t k = 0; k < cols && c->exponential; k++) to[k] = fm_exp(to[k]);
     if (c->mul != 1 || c->add != 0)
         for (int64_t k = 0; k < cols; k++) to[k] = to[k] * c->mul + c->add;
     if (w->of && w->col0) memmove(to, to + w->col0, (size_t)w->cols * sizeof *to);

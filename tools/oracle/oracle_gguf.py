@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from oracle_cases import FULL, pattern, rope, yarn
+from oracle_gguf_delta import blocks, delta, write_delta_keys
 from oracle_gguf_kv import factors, own_name, stacked_streams, write_gemma3n, write_gemma4
 from oracle_gguf_moe import buffers_of, experts, first, write_expert_keys, write_latent_keys
 from oracle_remote import OPENELM_FFN, OPENELM_HEADS, OPENELM_KV, ScaledEmbedding, ScaledLinear, divisible
@@ -198,6 +199,12 @@ FILES = {
     "gemma4-narrow":    ("gemma4", lambda s: dict(attention_bias=False), factors),
     "gemma4-values":    ("gemma4", None, factors),
     "gemma4-moe":       ("gemma4", None, factors),
+    "qwen3.5":          ("qwen35", None, delta(True)),
+    "qwen3.5-tied":     ("qwen35", lambda s: dict(hidden_act="silu"), delta(True)),
+    "qwen3.5-moe":      ("qwen35moe", lambda s: dict(
+        layer_types=pattern(s.layers + 1, 2, "linear_attention")), delta(True)),
+    "qwen3-next":       ("qwen3next", lambda s: dict(
+        layer_types=pattern(s.layers + 1, 3, "linear_attention"), mlp_only_layers=[]), delta(False)),
 }
 # converted from the family's own tensors, others from transformers' class
 AS_PUBLISHED = ("chatglm", "jais", "openelm", "bailing", "bailing2")
@@ -218,7 +225,7 @@ def write_keys(w, model, arch):
     w.add_context_length(first(c, "max_position_embeddings", "n_positions", "max_seq_len") or 2048)
     w.add_embedding_length(dim)
     layers = first(c, "num_hidden_layers", "n_layer", "n_layers")
-    w.add_block_count(layers)
+    w.add_block_count(blocks(c, arch, layers))
     if arch == "openelm":
         w.add_feed_forward_length([divisible(x * dim, 16) for x in OPENELM_FFN[:layers]])
         w.add_head_count(OPENELM_HEADS[:layers])
@@ -253,6 +260,7 @@ def write_keys(w, model, arch):
     if arch not in ("gemma3n", "gemma4"):
         write_expert_keys(w, c)
     write_latent_keys(w, c)
+    write_delta_keys(w, c, arch)
 
 
 def write_rope(w, c, arch, size):

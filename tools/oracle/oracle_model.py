@@ -42,6 +42,7 @@ FFN_IN = ("gate_proj", "up_proj", "gate_up_proj", "fc1", "fc_in", "c_fc", "dense
 SCORES = ("q_proj", "k_proj", "qkv_proj", "query_key_value", "c_attn", "Wqkv", "q_attn")
 INPUTS_FIRST = ("GptOssExperts", "Llama4TextExperts")     # matrices of experts that are stored transposed
 HEADS = ("lm_head", "embed_out")
+FROM_ONE = ("Qwen3NextRMSNorm", "Qwen3_5RMSNorm", "Qwen3_5MoeRMSNorm")    # norms that keep what they add to 1
 DECODER_START = 0     # what the decoder of every encoder-decoder starts from, here
 
 
@@ -96,7 +97,7 @@ def redraw(model, case, seed, tied):
                 draw(p, 0.0, 1.0)
             elif "Norm" in kind:
                 less_one = "Gemma" in kind and not kind.startswith(("Gemma3n", "Gemma4"))
-                one = 0.0 if less_one or kind.endswith("1P") else 1.0
+                one = 0.0 if less_one or kind.endswith("1P") or kind in FROM_ONE else 1.0
                 draw(p, one if part == "weight" else 0.0, 0.2 if part == "weight" else 0.1)
             elif "Embedding" in kind:
                 head = tied and p.shape[0] == model.config.vocab_size
@@ -105,6 +106,8 @@ def redraw(model, case, seed, tied):
                 draw(p, 0.0, 0.1)
             elif part in ("scale", "per_expert_scale", "correct_output_scale"):
                 draw(p, 1.0, 0.3)
+            elif part == "A_log":
+                draw(p, -0.5, 0.8)
             elif part == "sinks":
                 draw(p, 0.5, 1.0)
             elif kind.endswith("Experts"):

@@ -38,6 +38,7 @@ ENCODERS = ("bert", "bert-scores", "bert-bare", "bert-single", "roberta", "rober
             "bart-texts", "bart-spans", "t5-texts", "t5-encoder", "umt5-tokens", "qwen3-dense")
 BY_TOKEN = (MASKED, TOKENS, SPANS, LANGUAGE)
 
+AS_GGUF = ("qwen3.5",)     # what an export cannot write: value heads that are tiled
 README = """\
 # Tiny models of every family and form
 
@@ -80,6 +81,8 @@ def write_vector(name, out):
     folder = os.path.join(out, "encoders" if case.auto else "models", name)
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
+    if name in AS_GGUF:
+        write_as_gguf(os.path.join(out, name + ".gguf"), model, name, dtype)
     save(model.to(dtype), folder, case)
     if os.path.exists(os.path.join(folder, "generation_config.json")):
         os.remove(os.path.join(folder, "generation_config.json"))
@@ -90,6 +93,14 @@ def write_vector(name, out):
     with open(os.path.join(folder, "expect.json"), "w") as f:
         f.write("{" + ",\n ".join(f'"{k}": {json.dumps(v)}' for k, v in expect.items()) + "}\n")
     return sum(os.path.getsize(os.path.join(folder, f)) for f in os.listdir(folder)), margin
+
+
+def write_as_gguf(path, model, name, dtype):
+    """The same model as llama.cpp's converter lays it out, with matrices of the same type."""
+    import gguf
+    from oracle_gguf import write_gguf
+    types = gguf.GGMLQuantizationType
+    write_gguf(path, model, name, types.F16 if dtype is torch.float16 else types.BF16)
 
 
 def use_hub_form(folder, config_class, case):

@@ -32,6 +32,7 @@ TEXTS = {       # model_type of a text model: the case that has its sizes
     "hyperclovax": "hyperclovax", "lfm2": "lfm2", "deepseek_v3": "deepseek3", "persimmon": "persimmon",
     "llama4_text": "llama4", "bart": "bart", "phi3": "phi3", "ministral3": "ministral3",
     "qwen3_moe": "qwen3-moe", "gpt_oss": "gpt-oss", "gemma4_text": "gemma4", "gemma3n_text": "gemma3n",
+    "qwen3_5_text": "qwen3.5", "qwen3_5_moe_text": "qwen3.5-moe",
     "qwen2_vl_text": "qwen2", "qwen2_5_vl_text": "qwen2", "qwen3_vl_text": "qwen3", "qwen3_vl_moe_text": "qwen3-moe",
     "qwen2_5_omni_text": "qwen2", "qwen3_omni_moe_text": "qwen3-moe",
 }
