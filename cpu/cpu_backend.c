@@ -239,9 +239,25 @@ static void copy_page(dev *d, const page_copy *c)
     }
 }
 
+/* Reads a slot, or writes it. */
+static int move_slot(dev *d, int32_t slot, uint8_t *to, const uint8_t *from, err *e)
+{
+    if (slot < 0 || slot >= d->cache.n_slot) return err_set(e, ERR_USAGE, "no slot %d", slot);
+    for (uint32_t i = 0; i < d->p->n_op; i++) {
+        const op *o = &d->p->ops[i];
+        if (!op_is(o, OPF_SLOT)) continue;
+        const size_t n = (size_t)d->p->states[o->state].slot_floats * sizeof(float);
+        float *here = slot_at(&d->slots[o->state], slot);
+        if (to) memcpy(to, here, n), to += n;
+        else memcpy(here, from, n), from += n;
+    }
+    return OK;
+}
+
 /* Reads a page, or writes it. */
 static int move_page(dev *d, int group, int32_t page, uint8_t *to, const uint8_t *from, err *e)
 {
+    if (group == GROUP_MAX) return move_slot(d, page, to, from, e);
     int rc = check_page(d, group, page, e);
     for (uint32_t i = 0; i < d->p->n_state && !rc; i++) {
         const kv_store *s = &d->kv[i];

@@ -68,9 +68,25 @@ static int find_page(cuda_device *d, int group, int32_t page, cu_address *at, ui
     return cuda_wait(&d->q, e);
 }
 
+/* Reads a slot, or writes it, when what the device was asked for is done. */
+static int move_slot(cuda_device *d, int32_t slot, uint8_t *to, const uint8_t *from, err *e)
+{
+    int rc = slot >= 0 && slot < d->cache.n_slot ? cuda_wait(&d->q, e) : err_set(e, ERR_USAGE, "no slot %d", slot);
+    for (uint32_t i = 0; i < d->p->n_op && !rc; i++) {
+        const op *o = &d->p->ops[i];
+        if (!op_is(o, OPF_SLOT)) continue;
+        const uint64_t n = (uint64_t)d->p->states[o->state].slot_floats * sizeof(float);
+        const cu_address at = (cu_address)(uintptr_t)slot_at(&d->slots[o->state], slot);
+        if (to) rc = cuda_fetch(&d->q, to, at, n, e), to += n;
+        else rc = cuda_send(&d->q, at, from, n, e), from += n;
+    }
+    return rc || to ? rc : cuda_wait(&d->q, e);
+}
+
 int cuda_page_get(dev *of, int group, int32_t page, uint8_t *to, err *e)
 {
     cuda_device *d = cuda_device_of(of);
+    if (group == GROUP_MAX) return move_slot(d, page, to, NULL, e);
     cu_address at;
     uint8_t *host;
     int rc = find_page(d, group, page, &at, &host, e);
@@ -83,6 +99,7 @@ int cuda_page_get(dev *of, int group, int32_t page, uint8_t *to, err *e)
 int cuda_page_put(dev *of, int group, int32_t page, const uint8_t *from, err *e)
 {
     cuda_device *d = cuda_device_of(of);
+    if (group == GROUP_MAX) return move_slot(d, page, NULL, from, e);
     cu_address at;
     uint8_t *host;
     int rc = find_page(d, group, page, &at, &host, e);

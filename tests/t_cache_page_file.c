@@ -54,12 +54,12 @@ static void run_one(engine *g, text *t, int seed, const uint8_t *salt)
 /* ---- the form of files */
 
 /* Every changed byte, every other length and every other model is seen. */
-static void heads_are_checked(void **unused)
+static void check_heads(uint64_t slot)
 {
-    (void)unused;
-    const page_shape own = {.made_for = {7}, .bytes = {64, 128}};
-    const page_record r[3] = {{.name = {1}, .groups = 1}, {.name = {2}, .groups = 3}, {.name = {3}, .groups = 2}};
-    const uint64_t pages = 64 + 192 + 128;
+    const page_shape own = {.made_for = {7}, .bytes = {64, 128, [GROUP_MAX] = slot}};
+    const page_record r[3] = {
+        {.name = {1}, .groups = 1}, {.name = {2}, .groups = 3}, {.name = {3}, .groups = slot ? PAGE_SLOT : 2}};
+    const uint64_t pages = 64 + 192 + (slot ? slot : 128);
     page_record got[3];
     page_shape other = own;
     uint32_t n;
@@ -82,7 +82,17 @@ static void heads_are_checked(void **unused)
                          size == head + pages ? OK : ERR_FORMAT);
     other.made_for[31] = 1;
     assert_int_equal(page_file_read_head(buf_span(&file), head + pages, &other, got, 3, &n, NULL), ERR_NOT_FOUND);
+    other = own;
+    other.bytes[GROUP_MAX] = slot ? 0 : 32; /* a model without slots, or with them */
+    assert_int_equal(page_file_read_head(buf_span(&file), head + pages, &other, got, 3, &n, NULL), ERR_NOT_FOUND);
     buf_free(&file);
+}
+
+static void heads_are_checked(void **unused)
+{
+    (void)unused;
+    check_heads(0);
+    check_heads(32);
 }
 
 /* ---- folders */

@@ -1,5 +1,5 @@
 /* t_cuda_pages.c - pages between the CPU and the CUDA backend (programs here, tests/gpu), both ways in mid-text;
- * activations that cross; plans of one program at the same time; pages on disk. */
+ * activations that cross; plans of one program at the same time; pages and snapshots on disk; guesses with slots. */
 #include "cuda_rig.h"
 #include "pages_rig.h"
 #include "text_rig.h"
@@ -76,6 +76,47 @@ static void pages_on_disk(void **unused)
     }
     unlink(path);
 }
+
+/* A model with convolutions, of no file: its contents count as hashed. */
+static engine *open_slots(const char *devices, const char *guess)
+{
+    model_shape of = text_shape(640);
+    err e = {0};
+    of.taps = 5;
+    engine *g = text_engine(rig_model(&of, 7, 640),
+                            (engine_options){.devices = devices, .max_batch = 1, .draft = guess});
+    if (guess) assert_ok(draft_open(&g->guesses, g, &e), &e);
+    g->harm.held.tensor = mem_zero(1, sizeof *g->harm.held.tensor);
+    assert_non_null(g->harm.held.tensor);
+    return g;
+}
+
+/* Likewise from snapshots in a file; rows of guesses are kept apart beside them. */
+static void snapshots_on_disk(void **unused)
+{
+    (void)unused;
+    static text want, got;
+    const char *path = temp_path("session");
+    engine *g = open_slots("cpu", NULL);
+    text_make(&want, 0, 0, 300, 30);
+    text_add(g, &want);
+    text_run(g);
+    engine_close(g);
+    unlink(path);
+    for (int i = 0; i < 3; i++) {
+        err e = {0};
+        g = open_slots("cuda:0", i ? "ngram" : NULL);
+        assert_ok(engine_keep_file(g, path, &e), &e);
+        text_make(&got, 0, 0, 300, 30);
+        text_add(g, &got);
+        text_run(g);
+        assert_int_equal(got.cached, i ? 256 : 0);
+        text_same(&want, &got);
+        assert_ok(engine_session_save(g, path, &e), &e);
+        engine_close(g);
+    }
+    unlink(path);
+}
 #endif
 
 int main(void)
@@ -83,7 +124,8 @@ int main(void)
     if (!cuda_rig_open()) return 0;
 #ifdef HAVE_CUDA
     const struct CMUnitTest tests[] = {cmocka_unit_test(pages_of_cuda), cmocka_unit_test(streams_of_cuda),
-                                       cmocka_unit_test(plans_of_cuda), cmocka_unit_test(pages_on_disk)};
+                                       cmocka_unit_test(plans_of_cuda), cmocka_unit_test(pages_on_disk),
+                                       cmocka_unit_test(snapshots_on_disk)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 #endif
 }

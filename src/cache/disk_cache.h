@@ -6,6 +6,10 @@
  * after each step, the others while there is nothing to do or when the cache is closed. Devices move pages between
  * steps only.
  *
+ * Snapshots (text_slots.h) of a text are noted when it ends: the last two, those of its prompt and its answer if both
+ * are there, and before them some at doubling distances. A text of a model with slots is loaded at once, up to its last
+ * snapshot.
+ *
  * Where none are kept these functions do nothing. */
 #pragma once
 #include "cache/cache_text.h"
@@ -32,7 +36,8 @@ void disk_cache_close(kv_cache *c, plan *on);
 void disk_cache_note(kv_cache *c, int32_t node);
 /* Hands pages to the store, if it has room. */
 void disk_cache_write(kv_cache *c, const disk_turn *now);
-/* A text has ended with this node, which stays until another one ends: disk_cache_save. */
+/* A text has ended with this node: its snapshots are to be written. Of a file: the node stays until another one ends,
+ * for disk_cache_save. */
 void disk_cache_remember(kv_cache *c, int32_t node);
 /* Writes the pages of that text to a file of its own; nothing, where none has ended. No step is under way. */
 int disk_cache_save(kv_cache *c, plan *on, const char *path, err *e);

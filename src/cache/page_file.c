@@ -3,13 +3,17 @@
 
 #include <string.h>
 
-static const char magic[17] = "inferflow pages 1";
-enum { RECORD_BYTES = SHA256_BYTES + 4 + SHA256_BYTES, ALL_GROUPS = (1 << GROUP_MAX) - 1 };
+static const char magic[16] = "inferflow pages "; /* then the version, a digit */
+enum { RECORD_BYTES = SHA256_BYTES + 4 + SHA256_BYTES };
+
+/* How many numbers of bytes a file has. */
+static int numbers_of(int version) { return version == 2 ? GROUP_MAX + 1 : GROUP_MAX; }
+static int version_of(const page_shape *s) { return s->bytes[GROUP_MAX] ? 2 : 1; }
 
 uint64_t page_record_bytes(const page_shape *s, uint32_t groups)
 {
     uint64_t sum = 0;
-    for (int g = 0; g < GROUP_MAX; g++)
+    for (int g = 0; g <= GROUP_MAX; g++)
         if (groups >> g & 1) sum += s->bytes[g];
     return sum;
 }
@@ -19,8 +23,9 @@ void page_file_add_head(buf *out, const page_shape *s, const page_record *r, uin
     const size_t from = out->n;
     uint8_t digest[SHA256_BYTES];
     buf_add(out, magic, sizeof magic);
+    buf_byte(out, (uint8_t)('0' + version_of(s)));
     buf_add(out, s->made_for, sizeof s->made_for);
-    for (int g = 0; g < GROUP_MAX; g++) buf_uint(out, s->bytes[g], 8);
+    for (int g = 0; g < numbers_of(version_of(s)); g++) buf_uint(out, s->bytes[g], 8);
     buf_uint(out, n, 4);
     for (uint32_t i = 0; i < n; i++) {
         buf_add(out, r[i].name, sizeof r[i].name);
@@ -50,11 +55,13 @@ int page_file_read_head(span head, uint64_t file_bytes, const page_shape *s, pag
 {
     cursor c = cursor_of(head);
     *n = 0;
-    if (!span_eq(cursor_take(&c, sizeof magic), span_of(magic, sizeof magic)))
-        return err_set(e, ERR_FORMAT, "no file of pages that inferflow has written");
+    const bool ours = span_eq(cursor_take(&c, sizeof magic), span_of(magic, sizeof magic));
+    const int version = (int)cursor_uint(&c, 1) - '0';
+    if (c.bad || !ours || version < 1 || version > 2)
+        return err_set(e, ERR_FORMAT, "no file of pages that inferflow, or this version of it, has written");
     const span made_for = cursor_take(&c, SHA256_BYTES);
-    bool same = !c.bad && !memcmp(made_for.p, s->made_for, SHA256_BYTES);
-    for (int g = 0; g < GROUP_MAX; g++) same = cursor_u64(&c) == s->bytes[g] && same;
+    bool same = !c.bad && version == version_of(s) && !memcmp(made_for.p, s->made_for, SHA256_BYTES);
+    for (int g = 0; g < numbers_of(version); g++) same = cursor_u64(&c) == s->bytes[g] && same;
     const uint32_t count = cursor_u32(&c);
     if (c.bad || !cursor_has(&c, count, RECORD_BYTES)) return damaged(e);
     const span records = cursor_take(&c, (uint64_t)count * RECORD_BYTES);
@@ -70,7 +77,9 @@ int page_file_read_head(span head, uint64_t file_bytes, const page_shape *s, pag
         r.groups = cursor_u32(&each);
         memcpy(r.sum, cursor_take(&each, SHA256_BYTES).p, SHA256_BYTES);
         const uint64_t bytes = page_record_bytes(s, r.groups);
-        if (r.groups & ~(uint32_t)ALL_GROUPS || at > file_bytes || bytes > file_bytes - at) return damaged(e);
+        if (r.groups & ~(uint32_t)(version == 2 ? PAGE_ALL : PAGE_ALL >> 1) || at > file_bytes ||
+            bytes > file_bytes - at)
+            return damaged(e);
         at += bytes;
         if (i < most) to[i] = r;
     }

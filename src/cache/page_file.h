@@ -1,11 +1,13 @@
 /* page_file.h - files of pages of the KV cache: those of one name (page_store.h), or of a whole text (run --session).
  *
- *     magic "inferflow pages 1"          made for: 32 bytes      bytes of a page of each group: 4 numbers of 64 bits
+ *     magic "inferflow pages 1", or 2    made for: 32 bytes      bytes of a page of each group: 4 numbers of 64 bits
+ *     of a model with slots, "pages 2":                          and of a slot: a fifth
  *     n: 32 bits                         n records: name (32 bytes), groups (32 bits), sum (32 bytes)
  *     SHA-256 of all that                the pages of each record, its groups in order
  *
  * Numbers are little-endian. A name is a digest of all ids up to the page and of what else it depends on
- * (prefix_tree.h): no id and no key is in the file. A sum is the SHA-256 of the record's pages. A reader takes a page
+ * (prefix_tree.h): no id and no key is in the file. A snapshot is a record too, of a name made of its node's
+ * (disk_cache.c) and of group 4. A sum is the SHA-256 of the record's pages. A reader takes a page
  * only where model, arithmetic, layout and name are its own and the sum is right. */
 #pragma once
 #include "base/buf.h"
@@ -15,18 +17,20 @@
 
 #include <stdbool.h>
 
-/* The head of a file of one record. */
-enum { PAGE_FILE_ONE = 17 + SHA256_BYTES + 8 * GROUP_MAX + 4 + 2 * SHA256_BYTES + 4 + SHA256_BYTES };
+/* The head of a file of one record, at most. */
+enum { PAGE_FILE_ONE = 17 + SHA256_BYTES + 8 * (GROUP_MAX + 1) + 4 + 2 * SHA256_BYTES + 4 + SHA256_BYTES };
+
+enum { PAGE_ALL = (2 << GROUP_MAX) - 1, PAGE_SLOT = 1 << GROUP_MAX }; /* groups of a record: all; a snapshot */
 
 /* What pages belong to. */
 typedef struct page_shape {
     uint8_t made_for[SHA256_BYTES]; /* digest of model, arithmetic and layout */
-    uint64_t bytes[GROUP_MAX];      /* of a page of each group */
+    uint64_t bytes[GROUP_MAX + 1];  /* of a page of each group; of a slot, 0: the model has none */
 } page_shape;
 
 typedef struct page_record {
     uint8_t name[SHA256_BYTES];
-    uint32_t groups; /* bit g: a page of group g is there */
+    uint32_t groups; /* bit g: a page of group g is there, or a slot */
     uint8_t sum[SHA256_BYTES];
     uint64_t offset; /* of its pages in the file */
 } page_record;

@@ -63,7 +63,7 @@ int page_store_open(page_store **out, const page_shape *of, err *e)
     cond_open(&s->changed);
     pthread_mutex_init(&s->lock, NULL);
     s->shape = *of;
-    s->page_bytes = page_record_bytes(of, (1u << GROUP_MAX) - 1);
+    s->page_bytes = page_record_bytes(of, PAGE_ALL);
     s->in = mem_alloc(s->page_bytes);
     s->out = mem_alloc(s->page_bytes);
     if (s->in && s->out) return OK;

@@ -227,8 +227,8 @@ struct backend {
     /* The k best logits of each row, as logits_best_list has them, into to [rows][k]. */
     int (*pick)(dev *d, const segment *s, ref t, int64_t row0, int64_t rows, int32_t k, best_logit *to, err *e);
 
-    /* A page as bytes: for each state of the group that the device holds, in order, its tiles of keys by head, then of
-     * values (layout: ops/held.h, core/kv_codes.h; sizes: kv_page_bytes). */
+    /* A page as bytes: of each state of the group that the device holds, tiles of keys by head, then of values (layout:
+     * ops/held.h, core/kv_codes.h; sizes: kv_page_bytes). Group GROUP_MAX: a slot, each op's state after another. */
     int (*page_get)(dev *d, int group, int32_t page, uint8_t *to, err *e);
     int (*page_put)(dev *d, int group, int32_t page, const uint8_t *from, err *e);
 

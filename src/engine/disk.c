@@ -11,6 +11,7 @@ static int find_shape(engine *g, page_shape *out, err *e)
 {
     fingerprint f;
     buf text = {0};
+    out->bytes[GROUP_MAX] = plan_slot_bytes(g->plan);
     if (!plan_page_bytes(g->plan, out->bytes))
         return err_set(e, ERR_USAGE, "nodes do not give pages to a disk: leave --cache-dir and --session out");
     int rc = engine_fingerprint(g, &f, e);
@@ -32,10 +33,10 @@ static int open_disk(engine *g, err *e)
 
 static void wake_engine(void *g) { engine_wake(g); }
 
-/* Whether texts of this model share pages, and go on after any of them. */
+/* Whether texts of this model share pages, and go on after them. */
 static bool can_keep(const engine *g)
 {
-    return g->info.generates && !g->info.n_enc_vocab && !g->kv.slots.total && g->prog->n_rope <= PAGE_TOKENS / 2;
+    return g->info.generates && !g->info.n_enc_vocab && g->prog->n_rope <= PAGE_TOKENS / 2;
 }
 
 int engine_keep_folder(engine *g, const char *dir, int64_t bytes, err *e)

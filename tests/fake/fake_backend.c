@@ -243,12 +243,25 @@ static void check_page(const fake *d, int group, int32_t page)
           group);
 }
 
+static void move_slot(fake *d, int32_t slot, uint8_t *bytes, bool get)
+{
+    CHECK(slot >= 0 && slot < d->pages.n_slot, "slot %d", slot);
+    for (uint32_t i = 0; i < d->p->n_op; i++) {
+        const slots *s = &d->slots[d->p->ops[i].state];
+        if (!op_is(&d->p->ops[i], OPF_SLOT)) continue;
+        for (int64_t k = 0; k < d->p->states[d->p->ops[i].state].slot_floats; k++, bytes += sizeof *s->at)
+            if (get) memcpy(bytes, &s->at[k * s->n + slot], sizeof *s->at);
+            else memcpy(&s->at[k * s->n + slot], bytes, sizeof *s->at);
+    }
+}
+
 static int move_page(dev *of, int group, int32_t page, uint8_t *bytes, bool get, err *e)
 {
     fake *d = fake_of(of);
     int rc = call(d->w, get ? FAKE_page_get : FAKE_page_put, e);
-    check_page(d, group, page);
+    if (group != GROUP_MAX) check_page(d, group, page);
     memory_open(d, true);
+    if (!rc && group == GROUP_MAX) move_slot(d, page, bytes, get);
     for (uint32_t i = 0; i < d->p->n_state && !rc; i++) {
         const cache *c = &d->states[i];
         if (!c->at || d->p->states[i].group != group) continue;

@@ -179,13 +179,14 @@ def net():
 
 
 def pages():
-    """Files of pages of 64 and 128 bytes: of one name, with both groups; of a text, under a window."""
+    """Files of pages of 64 and 128 bytes: of one name, with both groups; of a text, under a window; with a snapshot."""
     def record(name, data):
         digest = hashlib.sha256(b"".join(data.values())).digest()
         return name * 32 + struct.pack("<I", sum(1 << g for g in data)) + digest
 
-    def whole(records):
-        head = b"inferflow pages 1" + bytes([1]) + bytes(31) + struct.pack("<4QI", 64, 128, 0, 0, len(records))
+    def whole(records, slot=b""):
+        head = b"inferflow pages " + (b"2" if slot else b"1") + bytes([1]) + bytes(31)
+        head += struct.pack("<4Q", 64, 128, 0, 0) + slot + struct.pack("<I", len(records))
         head += b"".join(record(bytes([65 + i]), r) for i, r in enumerate(records))
         return head + hashlib.sha256(head).digest() + b"".join(b for r in records for b in r.values())
 
@@ -193,6 +194,7 @@ def pages():
     put("page_file", "one", whole([both]))
     put("page_file", "text", whole([{0: b"c" * 64}, {0: b"d" * 64}, both]))
     put("page_file", "empty", whole([]))
+    put("page_file", "snapshot", whole([both, {4: b"e" * 32}], struct.pack("<Q", 32)))
 
 
 def hub():
