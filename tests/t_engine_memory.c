@@ -55,8 +55,8 @@ static memory memory_of(const char *path)
         engine *g;
         bool fine = prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0;
         memory before = memory_now(path);
-        fine = fine &&
-               engine_open(&g, &(engine_options){.model = path, .ctx = 64, .threads = 2, .max_batch = 1}, &e) == 0;
+        const engine_options o = {.model = path, .devices = "cpu", .ctx = 64, .threads = 2, .max_batch = 1};
+        fine = fine && engine_open(&g, &o, &e) == 0;
         table t = table_new(fine ? engine_describe(g)->n_vocab : 1, 7);
         fine = fine && engine_eval(g, ids, 7, -1, keep_rows, &t, &e) == 0;
         m = memory_now(path);

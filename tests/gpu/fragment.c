@@ -41,8 +41,10 @@ float fragment_float_sum(warp *w, int l, const double *a, const double *b, int k
 
 uint32_t fragment_sum(const double *a, const double *b, int k, int32_t c, bool clamps)
 {
-    int64_t sum = c;
-    for (int i = 0; i < k; i++) sum += (int64_t)a[i] * (int64_t)b[i];
+    double part[4] = {0}; /* exact: whole numbers below 2^53 */
+    for (int i = 0; i < k; i += 4)
+        for (int j = 0; j < 4; j++) part[j] += a[i + j] * b[i + j];
+    int64_t sum = c + (int64_t)(part[0] + part[1] + part[2] + part[3]);
     if (clamps) sum = sum > INT32_MAX ? INT32_MAX : sum < INT32_MIN ? INT32_MIN : sum;
     return (uint32_t)sum;
 }
