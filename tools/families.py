@@ -46,7 +46,7 @@ Falcon 3, DeepSeek LLM, SmolLM 1 and 2 and today's Yi are Llama; Qwen 1.5 and 2.
 R1 and Youtu-LLM are DeepSeek V3; MiniLM, BGE, E5 and cross-encoders are BERT; CamemBERT and XLM-R are RoBERTa; Flan-T5 is T5; NLLB is M2M-100.
 
 The text models in LLaVA, InternVL, Gemma 3, Mistral 3, Llama 4, SmolVLM, Kimi K2.5, Voxtral and everything else whose config.json has a
-`text_config` of a family below run by that family's spec; pictures and sound do not. `tools/oracle/oracle_wrappers.py` judged 54 types. PaliGemma is
+`text_config` of a family below run by that family's spec; pictures and sound do not. `tools/oracle/oracle_wrappers.py` judged 57 types. PaliGemma is
 refused: its text sees its whole prompt.
 
 A family marked ° ships its own Python on the hub and has no class in transformers. It is judged through an equivalent class whose weights

@@ -46,3 +46,12 @@ def gemma3n(s):
 case("gemma3n", "Gemma3nTextConfig", "gemma3n", gemma3n, embed=SCALED)
 like("gemma3n-second", "gemma3n", altup_active_idx=2, altup_correct_scale=False, num_kv_shared_layers=1,
      intermediate_size=attrgetter("ffn"), quiet=("correct_output_scale",))
+
+
+def unified(s):
+    made = dict(gemma4(s), attention_k_eq_v=True, num_global_key_value_heads=1)
+    del made["hidden_size_per_layer_input"]
+    return made
+
+
+case("gemma4-unified", "Gemma4UnifiedTextConfig", "gemma4_unified", unified, embed=SCALED)

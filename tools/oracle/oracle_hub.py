@@ -62,7 +62,7 @@ def hub_config(saved, config_class, case):
             config.pop("num_kv_heads", None)
     for key in DERIVED.get(family, ()):
         config.pop(key, None)
-    if family == "gemma4_text":
+    if family in ("gemma4_text", "gemma4_unified_text"):
         full = config.pop("per_layer_config")[str(saved["layer_types"].index("full_attention"))]
         config["global_head_dim"] = full["head_dim"]
         config["num_global_key_value_heads"] = full.get("num_key_value_heads")

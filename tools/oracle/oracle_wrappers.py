@@ -33,6 +33,7 @@ TEXTS = {       # model_type of a text model: the case that has its sizes
     "llama4_text": "llama4", "bart": "bart", "phi3": "phi3", "ministral3": "ministral3",
     "qwen3_moe": "qwen3-moe", "gpt_oss": "gpt-oss", "gemma4_text": "gemma4", "gemma3n_text": "gemma3n",
     "qwen3_5_text": "qwen3.5", "qwen3_5_moe_text": "qwen3.5-moe",
+    "gemma4_unified_text": "gemma4-unified",
     "qwen2_vl_text": "qwen2", "qwen2_5_vl_text": "qwen2", "qwen3_vl_text": "qwen3", "qwen3_vl_moe_text": "qwen3-moe",
     "qwen2_5_omni_text": "qwen2", "qwen3_omni_moe_text": "qwen3-moe",
 }
@@ -42,7 +43,8 @@ MROPE = {"qwen2_vl_text": "qwen2_vl", "qwen2_5_vl_text": "qwen2_vl", "qwen3_vl_t
          "qwen2_5_omni_text": "qwen2_5_omni", "qwen3_omni_moe_text": "qwen3_omni_moe"}
 # no text goes in and comes out: detection, speech synthesis, pairs of vectors, or a package that is not there
 OTHERS = {"grounding-dino", "mm-grounding-dino", "modernvbert", "pe_audio", "pe_audio_video", "pe_video",
-          "vision-text-dual-encoder", "vibevoice", "omniasr", "qwen2_5_omni", "qwen3_omni_moe"}
+          "vision-text-dual-encoder", "vibevoice", "omniasr", "qwen2_5_omni", "qwen3_omni_moe",
+          "gemma4_assistant", "gemma4_unified_assistant"}     # read keys of another model
 MORE = {"mistral3/ministral3": ("mistral3", "ministral3"), "llava/mistral": ("llava", "mistral"),
         "llava/gemma": ("llava", "gemma"), "llava/phi3": ("llava", "phi3"),
         "internvl/gpt_oss": ("internvl", "gpt_oss"), "internvl/qwen3-moe": ("internvl", "qwen3_moe"),
@@ -205,6 +207,10 @@ def logits(model, ids, pair):
     if next(model.parameters()).is_meta and text_parts(model)[0].endswith("text_model"):    # its inputs go there
         body, head = map(model.get_submodule, text_parts(model))
         return head(body(input_ids=torch.tensor([ids])).last_hidden_state)[0].double().numpy()
+    if model.config.model_type == "gemma3n":        # which asks its towers for the embeddings of some ids
+        body, head = map(model.get_submodule, text_parts(model))
+        cap = model.config.text_config.final_logit_softcapping
+        return (cap * torch.tanh(head(body(input_ids=torch.tensor([ids])).last_hidden_state)[0] / cap)).double().numpy()
     return model(input_ids=torch.tensor([pair or ids]), **given, use_cache=False).logits[0].double().numpy()
 
 
