@@ -11,6 +11,7 @@
 
 #include <math.h>
 
+enum { RECUR_AHEAD = 3 };  /* tokens from one whose values are fetched to the one that is computed */
 enum { RECUR_BLOCKS = 2 }; /* sixteens of columns that go together: 16 KiB of state with 128 rows */
 
 /* What a token is for all columns of a head: of each row of the state its decay, and its key times that. */
@@ -48,16 +49,27 @@ typedef struct recur_sums {
 INLINE void recur_sweep(const recur_seq *s, const recur_token *t, const recur_token *next, const float *was,
                         float *kept, const int blocks, recur_sums *to)
 {
+    const int64_t rows = s->rows;
+    const float *restrict keys = t->k, *restrict queries = t->q; /* not of the state, so kept in registers */
     UNROLLED (b, blocks) to->y[b] = to->seen[b] = v16_zero();
-    for (int64_t r = 0; r < s->rows; r++) {
-        const v16 k = v16_all(t->k[r]), q = v16_all(t->q[r]), decay = v16_all(t->decay[r]);
+    for (int64_t r = 0; r < rows; r++) {
+        const v16 k = v16_all(keys[r]), q = v16_all(queries[r]), decay = v16_all(t->decay[r]);
         UNROLLED (b, blocks) {
-            const int64_t at = b * LANES * s->rows + r * LANES;
+            const int64_t at = b * LANES * rows + r * LANES;
             const v16 x = v16_fma(k, to->u[b], v16_mul(decay, was ? v16_load(was + at) : v16_zero()));
             v16_store(kept + at, x);
             to->y[b] = v16_fma(x, q, to->y[b]);
             if (next) to->seen[b] = v16_fma(x, v16_all(next->decayed[r]), to->seen[b]);
         }
+    }
+}
+
+/* Prefetches what row i of the sequence has in some columns: rows are too far apart for the processor to do so. */
+INLINE void recur_fetch(const recur_seq *s, int64_t i, int64_t c, const int blocks)
+{
+    UNROLLED (b, blocks) {
+        prefetch_near(recur_values(s, i) + c + b * LANES);
+        if (i >= 0) prefetch_near(s->y + i * s->dim + c + b * LANES);
     }
 }
 
@@ -85,6 +97,7 @@ INLINE void recur_of_head(const recur_seq *s, int64_t c, const int blocks)
         const v16 strength = v16_all(t->strength);
         float *to = recur_is_sure(s, i) ? kept : guess;
         if (i + 1 < s->n) recur_token_of(s, i + 1, head, next);
+        if (i + RECUR_AHEAD < s->n) recur_fetch(s, i + RECUR_AHEAD, c, blocks);
         UNROLLED (b, blocks) {
             const v16 v = v16_load(recur_values(s, i) + c + b * LANES);
             sums.u[b] = v16_mul(strength, s->delta ? v16_sub(v, sums.seen[b]) : v);
