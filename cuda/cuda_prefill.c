@@ -12,9 +12,9 @@ typedef struct kind_name {
     const char *name;
     int block;
 } kind_name;
-static const kind_name kinds[PANEL_KINDS] = {
+static const kind_name kinds[PANEL_USUAL] = {
 #define X(name, bits, block, ...) {#name, block},
-    PANEL_KIND_LIST(X)
+    PANEL_USUAL_KINDS(X)
 #undef X
 };
 
@@ -23,7 +23,7 @@ static int load_kinds(cuda_weights *w, cu_module from, bool warpgroups, cu_funct
 {
     char name[64];
     int rc = OK;
-    for (int k = 0; k < PANEL_KINDS && !rc; k++) {
+    for (int k = 0; k < PANEL_USUAL && !rc; k++) {
         if (warpgroups && !WG_FITS(kinds[k].block)) continue;
         snprintf(name, sizeof name, "cuda_%s_%s", warpgroups ? "qwgmma" : "qprefill", kinds[k].name);
         rc = cuda_find(&w->q, from, name, &to[k], e);

@@ -296,6 +296,6 @@ template <class K, int ROWS> __device__ __forceinline__ void qdecode(const qdeco
     QDECODE_KERNEL(name, 8, 2, __VA_ARGS__)                                                                            \
     QDECODE_KERNEL(name, 32, 1, __VA_ARGS__)
 #ifndef QDECODE_LIST
-#define QDECODE_LIST PANEL_KIND_LIST
+#define QDECODE_LIST PANEL_USUAL_KINDS
 #endif
 QDECODE_LIST(QDECODE_KERNELS)

@@ -196,4 +196,4 @@ template <class K> __device__ __forceinline__ void qprefill(const qmat_args &a)
     {                                                                                                                  \
         qprefill<qkind<__VA_ARGS__>>(a);                                                                               \
     }
-PANEL_KIND_LIST(MANY_KERNELS)
+PANEL_USUAL_KINDS(MANY_KERNELS)

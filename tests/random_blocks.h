@@ -3,6 +3,7 @@
 #pragma once
 #include "tensor/block.h"
 #include "tensor/quant_linear.h"
+#include "tensor/quant_stored.h"
 #include "tensor/quant_tables.h"
 
 #include "rig.h"
@@ -49,6 +50,10 @@ static inline void tame(dtype t, uint8_t *block)
         put_half(block + 2, 0.02f);
     }
     if (t == DTYPE_Q8_F32 || t == DTYPE_Q8_K) memcpy(block, &d, 4);
+    if (t == DTYPE_F8_B128) d *= 0.05f;
+    for (int i = 0; i < (t == DTYPE_NVFP4_F32 ? 4 : t == DTYPE_F8_B128 || t == DTYPE_I8_B128); i++)
+        memcpy(block + 4 * i, &d, 4);
+    if (zero_bits(t)) put_half(block, 0.02f);
     if (t == DTYPE_MXFP4)
         block[0] = (uint8_t)(block[0] % 4 ? 120 + block[0] % 8 : block[0] / 4 % 3); /* subnormal too */
     if (tables_format_of(t)) block[0] = (uint8_t)(80 + block[0] % 16);

@@ -38,11 +38,12 @@ static void packed_types_are_as_small_as_blocks(void **unused)
     static const struct {
         dtype first, last;
         double most;
-    } range[] = {{DTYPE_Q4_0, DTYPE_Q8_1, 1},      {DTYPE_Q2_K, DTYPE_Q8_K, 1.055}, {DTYPE_IQ2_XXS, DTYPE_IQ1_M, 2.21},
-                 {DTYPE_TQ1_0, DTYPE_TQ2_0, 1.34}, {DTYPE_MXFP4, DTYPE_NVFP4, 1},   {DTYPE_Q1_0, DTYPE_Q2_0, 1.12},
-                 {DTYPE_Q8_F32, DTYPE_Q2_B32, 1},  {DTYPE_Q4_T, DTYPE_Q2_T, 1}};
-    for (int t = DTYPE_Q4_0; t < DTYPE_COUNT; t++) {
-        assert_non_null(panel_format_of((dtype)t)); /* all block types */
+    } range[] = {
+        {DTYPE_Q4_0, DTYPE_Q8_1, 1},      {DTYPE_Q2_K, DTYPE_Q8_K, 1.055}, {DTYPE_IQ2_XXS, DTYPE_IQ1_M, 2.21},
+        {DTYPE_TQ1_0, DTYPE_TQ2_0, 1.34}, {DTYPE_MXFP4, DTYPE_NVFP4, 1},   {DTYPE_Q1_0, DTYPE_Q2_0, 1.12},
+        {DTYPE_Q8_F32, DTYPE_Q2_B32, 1},  {DTYPE_Q4_T, DTYPE_Q2_T, 1},     {DTYPE_F8_B128, DTYPE_NVFP4_F32, 1}};
+    for (int t = DTYPE_Q4_0; t < DTYPE_NF4; t++) {
+        assert_non_null(panel_format_of((dtype)t)); /* all block types; levels of NF4 are no integers */
         for (size_t i = 0; i < sizeof range / sizeof *range; i++)
             if (t >= (int)range[i].first && t <= (int)range[i].last && growth((dtype)t, 1024) > range[i].most)
                 fail_msg("%s: %g times the bits", dtype_info[t].name, growth((dtype)t, 1024));

@@ -122,7 +122,7 @@ static void damage(const char *name)
     assert_ok(file_read(&text, path, 1 << 20, &e), &e);
     assert_ok(json_parse(&config, buf_span(&text), "config.json", &e), &e);
     uint64_t seed = 1;
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < 205; i++) {
         uint8_t *own = mem_alloc(file.n);
         memcpy(own, file.p, file.n);
         for (int k = 0; k <= i % 4; k++) {

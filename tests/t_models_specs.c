@@ -446,10 +446,8 @@ static void quantization_config_is_seen(void **unused)
     add(&m, 4, 4, "model.layers.0.self_attn.q_proj.qweight");
     m.t[m.n - 1].type = DTYPE_I32;
     m.t[m.n - 1].raw = (const int32_t[16]){0};
-    expect(
-        &m, text,
-        "W: quantized (gptq), but how tensor 'model.layers.0.self_attn.q_proj.qweight' of i32 becomes numbers is not "
-        "known");
+    expect(&m, text,
+           "W: quantized (gptq): tensor 'model.layers.0.self_attn.q_proj.qweight' of i32 is in no known layout");
     unlink(config);
 }
 

@@ -19,6 +19,13 @@ typedef __m512i qline;
 #define Q_LEFT(a, n)       _mm512_slli_epi16(a, n)
 #define Q_ZERO()           _mm512_setzero_si512()
 
+/* Levels of FP8 (e4m3.h) have 19 bits and a sign: three digits of seven bits, each plus 128. [digit][size] */
+enum { E4M3_DIGITS = 3, E4M3_DIGIT_BITS = 7 };
+#define E4M3_SIZE(n)    ((n) >> 3 ? (8 + (n) % 8) << ((n) >> 3) : (n) % 8 << 1)
+#define E4M3_DIGIT_0(n) ((E4M3_SIZE(n) & 127) + 128)
+#define E4M3_DIGIT_1(n) ((E4M3_SIZE(n) >> 7 & 127) + 128)
+#define E4M3_DIGIT_2(n) ((E4M3_SIZE(n) >> 14) + 128)
+
 #define M11(n)      (n) % 11
 #define D11(n)      (n) / 11
 #define EIGHT(f, b) f(b), f(b + 1), f(b + 2), f(b + 3), f(b + 4), f(b + 5), f(b + 6), f(b + 7)
@@ -29,6 +36,8 @@ typedef __m512i qline;
             EIGHT(f, 120)                                                                                              \
     }
 static const uint8_t mod11[128] = CODES128(M11), div11[128] = CODES128(D11);
+static const uint8_t e4m3_digits[E4M3_DIGITS][128] = {CODES128(E4M3_DIGIT_0), CODES128(E4M3_DIGIT_1),
+                                                      CODES128(E4M3_DIGIT_2)};
 /* Both codes of each pair: a look-up in 128 bytes, which ignores bit 7. */
 INLINE void q_pair(qline pairs, qline *w0, qline *w1)
 {

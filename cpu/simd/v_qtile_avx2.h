@@ -88,7 +88,7 @@ INLINE qline q_words(qkind k, const uint8_t *tail, int t, int h)
 /* Group vector g of a tile, looked up. Each word gets the table of four that its row has picked. */
 INLINE qline q_look(qkind k, const qtable *t, qline words, int g, qline w)
 {
-    if (k.code == PANEL_CODE) return w;
+    if (k.code == PANEL_CODE || k.code == PANEL_E4M3) return w;
     if (k.code == PANEL_LOOK) return _mm256_shuffle_epi8(t->v[0], w);
     const __m256i row = _mm256_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c, 0, 0x04040404, 0x08080808, 0x0c0c0c0c);
     const __m256i pick = _mm256_srli_epi32(words, g / 2 * 4), upper = _mm256_slli_epi32(pick, 28);
@@ -106,7 +106,7 @@ INLINE void q_add_pairs(__m256i *sum, __m256i v) { __asm__("vpaddw %1, %0, %0" :
 INLINE __m256i q_start(qkind k, const int32_t *neg_sum, const int16_t *neg_subsums, int b)
 {
     if (q_by_sign(k)) return _mm256_set1_epi32((-k.zero - 128) * *neg_sum); /* of a table 0 */
-    if (!k.zero || q_two(k)) return Q_ZERO();
+    if (!k.zero || q_two(k)) return Q_ZERO();                               /* FP8 too */
     if (k.block == 16) return _mm256_set1_epi32(k.zero * -neg_subsums[2 + b]);
     return _mm256_slli_epi32(_mm256_set1_epi32(*neg_sum), q_shift(k));
 }
@@ -199,7 +199,7 @@ INLINE void q_unpack_step(qshape z, qplace at, qstate *s, int i, int j)
     }
     if (z.halves == 1) return;
     const int step = i * all / 2 + j, line = step * lines / all, n = (step + 1) * lines / all - line;
-    __m256i *place = DOT4 || q_by_sign(k) ? &s->a[0] : &s->low[0];
+    __m256i *place = DOT4 || q_by_sign(k) || k.code == PANEL_E4M3 ? &s->a[0] : &s->low[0];
     UNROLLED (l, n) q_prefetch(z.way, q_ahead(z.way, at.ahead, line + l), place);
     if (step == all - 1) q_prefetch(z.way, q_page(at.ahead), place);
 }
@@ -220,9 +220,48 @@ INLINE void q_multiply_pairs(qkind k, qstate *s, int m, int v, __m256i x, bool f
     if (last) q_add(&s->a[m], _mm256_madd_epi16(s->low[m], s->by));
 }
 
+/* FP8: a level (e4m3.h) is a digit of seven bits at one of four places, 0, 4, 8 or 12 bits up. Pairs of products of
+ * digits with activations that have taken the sign fit in 16 bits, and are multiplied by their place when pairs of them
+ * are added. */
+enum { E4M3_PLACES = 4 };
+typedef struct qplaces {
+    qline digit[E4M3_PLACES], sign;
+} qplaces;
+INLINE qplaces q_places(qline w)
+{
+    const __m256i eights = _mm256_setr_epi8(8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 22, 24, 26, 28, 30, 8, 9, 10, 11,
+                                            12, 13, 14, 15, 16, 18, 20, 22, 24, 26, 28, 30),
+                  small = _mm256_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 4, 6, 8, 10, 12, 14,
+                                           0, 0, 0, 0, 0, 0, 0, 0);
+    const __m256i low = Q_AND(w, 15), none = _mm256_cmpeq_epi8(Q_AND(w, 0x78), Q_ZERO());
+    __m256i digit = _mm256_shuffle_epi8(eights, low);
+    digit = _mm256_blendv_epi8(digit, Q_LEFT(digit, 2), Q_LEFT(w, 3)); /* at most 30, then 120 */
+    digit = _mm256_blendv_epi8(digit, _mm256_shuffle_epi8(small, low), none);
+    qplaces to = {.sign = _mm256_or_si256(w, _mm256_set1_epi8(1))};
+    UNROLLED (i, E4M3_PLACES)
+        to.digit[i] = _mm256_and_si256(digit, _mm256_cmpeq_epi8(Q_AND(w, 0x60), _mm256_set1_epi8((char)(i << 5))));
+    return to;
+}
+
+INLINE void q_multiply_e4m3(qshape z, qstate *s, int j)
+{
+    const qplaces w = q_places(s->w[0]);
+    UNROLLED (m, z.mr) {
+        const __m256i x = _mm256_set1_epi32(q_four(s->xb.code + (j * z.stride + m) * 4)),
+                      mine = _mm256_sign_epi8(x, w.sign);
+        UNROLLED (i, E4M3_PLACES)
+            q_add(&s->a[m],
+                  _mm256_madd_epi16(_mm256_maddubs_epi16(w.digit[i], mine), _mm256_set1_epi16((short)(1 << 4 * i))));
+    }
+}
+
 /* Step j of a block. */
 INLINE void q_multiply_step(qshape z, qstate *s, int j)
 {
+    if (z.k.code == PANEL_E4M3) {
+        q_multiply_e4m3(z, s, j);
+        return;
+    }
     const int width = q_width(z.k.bits), fits = q_fits(z.k), groups = q_block(z.k) / 4;
     UNROLLED (v, width) {
         const int g = j * width + v;
@@ -246,12 +285,13 @@ INLINE void q_scale_block(qshape z, qplace at, qstate *s, int i, int b)
     }
     const int n = (at.t * PANEL_K + b * block) / k.block;
     __m256 dw = q_scale(k, at.tail, at.tiles, n, h);
-    if (k.scale == PANEL_E5M3) dw = _mm256_mul_ps(dw, s->factor);
+    if (k.scale == PANEL_E5M3 || k.code == PANEL_E4M3) dw = _mm256_mul_ps(dw, s->factor);
     UNROLLED (m, z.mr)
         s->f[i][m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(s->a[m]), _mm256_mul_ps(dw, _mm256_set1_ps(s->xb.scale[m])),
                                      s->f[i][m]);
     if (k.base) {
         __m256 mw = q_base(at.tail + (k.span / k.block + n) * 2 * PANEL_ROWS, h);
+        if (k.base == PANEL_ZERO) mw = _mm256_mul_ps(mw, dw);
         UNROLLED (m, z.mr) s->f[i][m] = _mm256_fmadd_ps(mw, _mm256_set1_ps(s->xb.scaled_sum[m]), s->f[i][m]);
     }
     if ((b + 1) * block % q_act(k)) return;

@@ -45,13 +45,17 @@ INLINE __m512i q_minima(qkind k, const uint8_t *at)
     return _mm512_cvtepu8_epi16(v);
 }
 
-/* Levels of codes that are looked up, less the zero; 128 of them are in two registers. */
+/* Levels of codes that are looked up, less the zero; 128 of them are in two registers. Of FP8 the digits of levels. */
 typedef struct qtable {
-    qline v[2];
+    qline v[2 * E4M3_DIGITS];
 } qtable;
 INLINE qtable q_table(qkind k, const qjob *q)
 {
     qtable t = {{Q_ZERO(), Q_ZERO()}};
+    if (k.code == PANEL_E4M3) {
+        UNROLLED (i, 2 * E4M3_DIGITS) t.v[i] = _mm512_loadu_si512(e4m3_digits[i / 2] + i % 2 * 64);
+        return t;
+    }
     const __m512i zero = _mm512_set1_epi8((char)k.zero);
     if (k.code == PANEL_LOOK) t.v[0] = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)q->level));
     if (q_picks(k)) t.v[0] = _mm512_loadu_si512((const void *)q->level);
@@ -73,7 +77,7 @@ INLINE qline q_words(qkind k, const uint8_t *tail, int t)
 INLINE qline q_look(qkind k, const qtable *t, qline words, int g, qline w)
 {
     const __m512i row = _mm512_set4_epi32(0x0c0c0c0c, 0x08080808, 0x04040404, 0);
-    if (k.code == PANEL_CODE) return w;
+    if (k.code == PANEL_CODE || k.code == PANEL_E4M3) return w;
     if (k.code == PANEL_LOOK) return _mm512_shuffle_epi8(t->v[0], w);
     const int j = k.code == PANEL_PICK8 ? g / 2 : g / 4; /* pick */
     __m512i pick;
@@ -89,9 +93,21 @@ INLINE qline q_look(qkind k, const qtable *t, qline words, int g, qline w)
     return _mm512_permutex2var_epi8(t->v[0], w, t->v[1]);
 }
 
-/* Start of the sum of block b of a row of activations: the zero times the sum of its codes. */
+/* The digits of FP8 levels plus 128, as a multiplier of unsigned bytes takes them: that of a size, or its negative. */
+INLINE void q_digits(const qtable *t, qline codes, qline to[E4M3_DIGITS])
+{
+    const __mmask64 minus = _mm512_movepi8_mask(codes);
+    UNROLLED (i, E4M3_DIGITS) {
+        to[i] = _mm512_permutex2var_epi8(t->v[2 * i], codes, t->v[2 * i + 1]);
+        to[i] = _mm512_mask_sub_epi8(to[i], minus, Q_ZERO(), to[i]);
+    }
+}
+
+/* Start of the sum of block b of a row of activations: the zero times the sum of its codes. Of FP8 each digit has 128
+ * too much. */
 INLINE __m512i q_start(qkind k, const int32_t *neg_sum, const int16_t *neg_subsums, int b)
 {
+    if (k.code == PANEL_E4M3) return _mm512_slli_epi32(_mm512_set1_epi32(*neg_sum), 7);
     if (!k.zero) return Q_ZERO();
     if (!q_two(k) && k.block > 16) return _mm512_slli_epi32(_mm512_set1_epi32(*neg_sum), q_shift(k));
     __m512i pair = _mm512_set1_epi32(q_subsums(neg_subsums, k.block, b / 2));
@@ -112,13 +128,16 @@ typedef struct qstate {
     act_part x[2]; /* activations of this block */
     qtable table;
     qline words[2], kept[2], w[2][4];            /* picks; state of q_unpack; group vectors of a step */
-    __m512i a[2][QJOINED][2];                    /* sums of products of a block, in q_chains chains */
+    __m512i a[2][QJOINED][E4M3_DIGITS];          /* sums of products of a block, in q_chains chains; of FP8 by digit */
     __m512i whole[2][QJOINED];                   /* two levels: sums of a tile of 64 k, times sub-scales */
     __m512 factor, d[2], dmin[2], f[2][QJOINED]; /* f: results */
 } qstate;
 
 /* Two chains of sums for the outputs of few rows: one alone would wait for itself. */
-INLINE int q_chains(qshape z) { return z.np * (z.m1 + z.m2) <= QJOINED && q_block(z.k) > 16 ? 2 : 1; }
+INLINE int q_chains(qshape z)
+{
+    return z.k.code == PANEL_E4M3 ? 1 : z.np * (z.m1 + z.m2) <= QJOINED && q_block(z.k) > 16 ? 2 : 1;
+}
 
 /* Sums of a block fit in 16 bits: one instruction applies a sub-scale and adds. */
 INLINE bool q_narrow(qkind k) { return q_two(k) && k.code == PANEL_CODE && k.bits && k.bits < 4; }
@@ -160,7 +179,10 @@ INLINE void q_start_block(qshape z, qstate *s, int b)
     UNROLLED (m, z.m1 + z.m2) {
         const act_part x = q_row(z, s, m);
         __m512i start = q_start(z.k, x.neg_sum, x.neg_subsums, b);
-        UNROLLED (i, z.np) s->a[i][m][0] = start, s->a[i][m][1] = Q_ZERO();
+        UNROLLED (i, z.np) {
+            s->a[i][m][0] = start;
+            UNROLLED (d, E4M3_DIGITS - 1) s->a[i][m][d + 1] = z.k.code == PANEL_E4M3 ? start : Q_ZERO();
+        }
     }
 }
 
@@ -187,6 +209,16 @@ INLINE void q_unpack_step(qshape z, qplace at, qstate *s, int j)
 INLINE void q_multiply_step(qshape z, qstate *s, int j)
 {
     const int width = q_width(z.k.bits);
+    if (z.k.code == PANEL_E4M3) {
+        qline w[2][E4M3_DIGITS];
+        UNROLLED (i, z.np) q_digits(&s->table, s->w[i][0], w[i]);
+        UNROLLED (m, z.m1 + z.m2) {
+            __m512i four = _mm512_set1_epi32(q_four(q_row(z, s, m).code + j * q_stride(z, m) * 4));
+            UNROLLED (i, z.np)
+                UNROLLED (d, E4M3_DIGITS) s->a[i][m][d] = _mm512_dpbusd_epi32(s->a[i][m][d], w[i][d], four);
+        }
+        return;
+    }
     UNROLLED (v, width)
         UNROLLED (m, z.m1 + z.m2) {
             const int g = j * width + v, c = g % q_chains(z);
@@ -214,6 +246,12 @@ INLINE void q_scale_block(qshape z, qplace at, qstate *s, int b)
     if (q_chains(z) == 2)
         UNROLLED (i, z.np)
             UNROLLED (m, mr) s->a[i][m][0] = _mm512_add_epi32(s->a[i][m][0], s->a[i][m][1]);
+    if (k.code == PANEL_E4M3)
+        UNROLLED (i, z.np)
+            UNROLLED (m, mr)
+                UNROLLED (d, E4M3_DIGITS - 1)
+                    s->a[i][m][0] = _mm512_add_epi32(s->a[i][m][0],
+                                                     _mm512_slli_epi32(s->a[i][m][d + 1], E4M3_DIGIT_BITS * (d + 1)));
     UNROLLED (i, z.np) {
         if (q_two(k)) {
             q_scale_subs(z, at, s, b, i);
@@ -222,12 +260,13 @@ INLINE void q_scale_block(qshape z, qplace at, qstate *s, int b)
         const uint8_t *tail = at.tail + i * s->q->apart;
         const int n = (at.t * PANEL_K + b * block) / k.block;
         __m512 dw = q_scale(k, tail, at.tiles, n);
-        if (k.scale == PANEL_E5M3) dw = _mm512_mul_ps(dw, s->factor);
+        if (k.scale == PANEL_E5M3 || k.code == PANEL_E4M3) dw = _mm512_mul_ps(dw, s->factor);
         UNROLLED (m, mr)
             s->f[i][m] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(s->a[i][m][0]),
                                          _mm512_mul_ps(dw, _mm512_set1_ps(*q_row(z, s, m).scale)), s->f[i][m]);
         if (!k.base) continue;
         __m512 mw = q_base(tail + (k.span / k.block + n) * 2 * PANEL_ROWS);
+        if (k.base == PANEL_ZERO) mw = _mm512_mul_ps(mw, dw);
         UNROLLED (m, mr) s->f[i][m] = _mm512_fmadd_ps(mw, _mm512_set1_ps(*q_row(z, s, m).scaled_sum), s->f[i][m]);
     }
     UNROLLED (i, 2) s->x[i].code += block * (i ? z.m2 : z.m1);
@@ -310,4 +349,18 @@ INLINE void q_pass(qshape z, const qjob *q)
     q_store(z, &s);
 }
 
-INLINE void qtile(qkind k, int np, int mr, fetch_way way, const qjob *q) { q_pass((qshape){k, np, mr, 0, way}, q); }
+/* Two panels of FP8 one after the other: three sums for each output leave no registers for both. */
+INLINE void qtile(qkind k, int np, int mr, fetch_way way, const qjob *q)
+{
+    if (k.code != PANEL_E4M3 || np == 1) {
+        q_pass((qshape){k, np, mr, 0, way}, q);
+        return;
+    }
+    qjob one = *q;
+    for (int i = 0; i < np; i++, one.panel += q->apart, one.y += PANEL_ROWS) {
+        one.n_out = i + 1 < np ? PANEL_ROWS : q->n_out;
+        q_pass((qshape){k, 1, mr, 0, FETCH_NEAR}, &one);
+        one.ahead += q->apart;
+        if (one.bias) one.bias += PANEL_ROWS;
+    }
+}

@@ -157,10 +157,34 @@ INLINE void q_unpack_step(qshape z, qplace at, qstate *s, int v, int j, qline w[
     q_unpack(z.k.bits, at.lines + 16 * (z.v0 + v), j, &s->kept[v], w);
 }
 
+/* FP8: a level (e4m3.h) is a digit of seven bits and a sign, at one of four places, 0, 4, 8 or 12 bits up. */
+INLINE void q_multiply_e4m3(qshape z, qstate *s, int v, int of_block, qline w)
+{
+    const uint8x16_t eights = {8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 22, 24, 26, 28, 30},
+                     small = {0, 2, 4, 6, 8, 10, 12, 14, 0, 0, 0, 0, 0, 0, 0, 0}, low = Q_AND(w, 15);
+    uint8x16_t digit = vqtbl1q_u8(eights, low);
+    digit = vbslq_u8(vtstq_u8(w, vdupq_n_u8(16)), Q_LEFT(digit, 2), digit);
+    digit = vbslq_u8(vceqzq_u8(Q_AND(w, 0x78)), vqtbl1q_u8(small, low), digit);
+    int8x16_t level = vreinterpretq_s8_u8(digit);
+    level = vbslq_s8(vtstq_u8(w, vdupq_n_u8(128)), vnegq_s8(level), level);
+    UNROLLED (i, 4) {
+        const int8x16_t here = vandq_s8(level, vreinterpretq_s8_u8(vceqq_u8(Q_AND(w, 0x60), vdupq_n_u8(i << 5))));
+        UNROLLED (m, z.mr) {
+            const int word = of_block * z.mr + m;
+            const int32x4_t sum = s4_dot(s4_zero(), here, vld1q_s8(s->x.code + word / 4 * 16), word % 4);
+            s->a[v][m] = vaddq_s32(s->a[v][m], vshlq_n_s32(sum, 4 * i));
+        }
+    }
+}
+
 /* Step j of a tile, step `of_block` of its block, of one quad: looks levels up, and multiplies. */
 INLINE void q_multiply_step(qshape z, qstate *s, int v, int j, int of_block, const qline w[4])
 {
     const int width = q_width(z.k.bits);
+    if (z.k.code == PANEL_E4M3) {
+        q_multiply_e4m3(z, s, v, of_block, w[0]);
+        return;
+    }
     UNROLLED (i, width) {
         b16 level = q_look(z.k, &s->table, s->words[v], j * width + i, w[i]);
         UNROLLED (m, z.mr) {
@@ -181,11 +205,12 @@ INLINE void q_scale_block(qshape z, qplace at, qstate *s, int b)
             continue;
         }
         float32x4_t dw = q_scale(k, at.tail, at.tiles, n, z.v0 + v);
-        if (k.scale == PANEL_E5M3) dw = vmulq_n_f32(dw, s->factor);
+        if (k.scale == PANEL_E5M3 || k.code == PANEL_E4M3) dw = vmulq_n_f32(dw, s->factor);
         UNROLLED (m, z.mr)
             s->f[v][m] = vfmaq_f32(s->f[v][m], vcvtq_f32_s32(s->a[v][m]), vmulq_n_f32(dw, s->x.scale[m]));
         if (!k.base) continue;
         float32x4_t mw = q_base(at.tail + (k.span / k.block + n) * 2 * PANEL_ROWS, z.v0 + v);
+        if (k.base == PANEL_ZERO) mw = vmulq_f32(mw, dw);
         UNROLLED (m, z.mr) s->f[v][m] = vfmaq_n_f32(s->f[v][m], mw, s->x.scaled_sum[m]);
     }
     s->x.code += block * z.mr;

@@ -398,12 +398,17 @@ static int piece_of(binder *b, const bind_want *w, const found *f, int64_t part,
     int rc = entry_shape(b, w, f, &have, &cols, e);
     if (!rc && w->cols != 0 && !f->output_scale) rc = factor_of(b, f, part, matrices(w, f), &factor, e);
     if (rc || !shape_count(s, &n)) return rc;
+    const stored_matrix *stored = f->entry->stored;
+    if (stored && stored->with_factor && factor != 1) {
+        stored = stored->with_factor;
+        factor = 1;
+    }
     bool transpose = f->how.transpose && w->cols != 0;
     int64_t src_cols = w->cols == 0 ? 1 : s->dim[s->rank - 1], src_rows = (int64_t)n / src_cols;
     *out = (piece){.entry = at,
                    .data = f->entry->data,
                    .name = f->entry->name,
-                   .type = f->entry->type,
+                   .type = stored ? stored->type : f->entry->type,
                    .src_rows = src_rows,
                    .src_cols = src_cols,
                    .rows = rows,
@@ -417,7 +422,7 @@ static int piece_of(binder *b, const bind_want *w, const found *f, int64_t part,
                    .normalize_rows = f->how.normalize_rows,
                    .exponential = f->how.exponential,
                    .packed = f->entry->packed,
-                   .stored = f->entry->stored,
+                   .stored = stored,
                    .mul = (float)f->how.mul * factor,
                    .add = (float)f->how.add};
     if (b->used[at].numbers >= 0) b->used[at].numbers += rows * cols;
@@ -550,7 +555,7 @@ static int make_weight(binder *b, const bind_want *w, const found *f, const char
                    .want = held,
                    .output_scale = output_scale};
     b->widened += held == DTYPE_NONE && output_scale == 0 && dtype_is_block(pieces[0].type) &&
-                  (scale_of(b, f) || stored_factor(f->entry) != 1);
+                  (scale_of(b, f) || (stored_factor(f->entry) != 1 && !f->entry->stored->with_factor));
     made.packed = pieces[0].packed && weight_held_type(&made) == pieces[0].type;
     buf key = {0};
     if (!weight_key(&made, &key)) rc = err_memory(e, "tensors");

@@ -173,8 +173,7 @@ static int check_rest(ckpt *c, const bool *is, const stored_said *said, uint32_t
             int rc = ckpt_set_aside(c, i, e);
             if (rc) return rc;
         } else if (said->method && is_coded(t) && !is[i] && !ckpt_is_aside(c, i)) {
-            return err_set(e, ERR_SPEC,
-                           "%s: quantized (%.60s), but how tensor '%.200s' of %s becomes numbers is not known",
+            return err_set(e, ERR_SPEC, "%s: quantized (%.60s): tensor '%.200s' of %s is in no known layout",
                            ckpt_path(c), said->method, t->name, dtype_info[t->type].name);
         }
     }

@@ -99,6 +99,13 @@ static int join(finding *f, dtype type)
     char *name = ckpt_memory(f->c, n);
     if (!own || !name) return err_memory(f->e, ckpt_path(f->c));
     *own = f->s;
+    if (type == DTYPE_NVFP4) {
+        stored_matrix *twin = ckpt_memory(f->c, sizeof *twin);
+        if (!twin) return err_memory(f->e, ckpt_path(f->c));
+        *twin = f->s;
+        twin->type = DTYPE_NVFP4_F32;
+        own->with_factor = twin;
+    }
     snprintf(name, n, "%s%s", f->base, f->end);
     return ckpt_join(f->c, name,
                      &(ckpt_entry){.type = type, .dims = f->dims, .stored = own, .of = ckpt_index(f->c, f->codes)},

@@ -33,11 +33,10 @@ GPU_CODE static float dot_tile(const panel_format *f, const panel_strip *w, int 
         int b = (t * PANEL_K + i) / f->block;
         int32_t sum = 0, of_x = 0;
         for (int j = i; j < i + apart; j++) {
-            sum += w->code[t * PANEL_K + j] * code[j];
+            sum += panel_level(f, w->code[t * PANEL_K + j]) * code[j];
             of_x += code[j];
         }
         xb = (k + i) / f->act * tile_rows + at;
-        sum += f->zero * of_x;
         products += w->sub[b] * sum;
         minima += w->minimum[b] * of_x;
         if (two) continue;

@@ -58,7 +58,7 @@ typedef struct { uint8_t scale, choice[8], high[16], low[32]; } block_q3h_tables
 typedef struct { uint8_t scale, choice[4], high[16], low[32]; } block_q3_tables;
 typedef struct { uint8_t scale, choice[8], low[32]; } block_q2_tables;
 
-/* what quantizers of the hub store (stored.h); (code - zero) * scale, with an integer zero; nf4: one of 16 levels */
+/* what quantizers of the hub store (stored.h); (code - zero) * scale, zero is 0 to 511; nf4: one of 16 levels */
 typedef struct { float d; uint8_t qs[128]; } block_f8_b128;  /* FP8 E4M3 */
 typedef struct { float d; int8_t qs[128]; } block_i8_b128;
 typedef struct { uint16_t d; int16_t zero; uint8_t low[128]; } block_q8_z128;
@@ -67,6 +67,7 @@ typedef struct { uint16_t d; int16_t zero; uint8_t low[32]; } block_q4_z64;
 typedef struct { uint16_t d; int16_t zero; uint8_t low[64]; } block_q4_z128;
 typedef struct { uint16_t d; int16_t zero; uint8_t high[16], low[32]; } block_q3_z128;
 typedef struct { uint16_t d; int16_t zero; uint8_t low[32]; } block_q2_z128;
+typedef struct { float d[4]; uint8_t qs[32]; } block_nvfp4_f32;  /* nvfp4 with its factor in the scales */
 typedef struct { float d; uint8_t qs[32]; } block_nf4;  /* weight j: low nibble of qs[j / 2] if j is even, else high */
 
 /* X(dtype, name of struct block_<name> and of its decoder): every block type */
@@ -79,6 +80,6 @@ typedef struct { float d; uint8_t qs[32]; } block_nf4;  /* weight j: low nibble 
     X(Q4_B64, q4_b64) X(Q3H_B64, q3h_b64) X(Q3_B32, q3_b32) X(Q2_B32, q2_b32) X(Q4_T, q4_tables)                      \
     X(Q3H_T, q3h_tables) X(Q3_T, q3_tables) X(Q2_T, q2_tables) X(F8_B128, f8_b128) X(I8_B128, i8_b128)                \
     X(Q8_Z128, q8_z128) X(Q4_Z32, q4_z32) X(Q4_Z64, q4_z64) X(Q4_Z128, q4_z128) X(Q3_Z128, q3_z128)                   \
-    X(Q2_Z128, q2_z128) X(NF4, nf4)
+    X(Q2_Z128, q2_z128) X(NVFP4_F32, nvfp4_f32) X(NF4, nf4)
 
 /* clang-format on */

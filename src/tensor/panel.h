@@ -33,6 +33,7 @@
 #pragma once
 #include "base/gpu.h"
 #include "tensor/dtype.h"
+#include "tensor/e4m3.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -46,15 +47,31 @@ static inline bool panel_holds(int64_t rows, int64_t parts) { return parts == 0 
 /* A scale is an f16, an f32, a power of two (8 bits, bias 128: 2^(e - 128)), the upper half of a positive f16 without
  * its sign (E5M3); or of two levels, a byte or a nibble under an f16. */
 enum { PANEL_F16, PANEL_F32, PANEL_E8M0, PANEL_E5M3, PANEL_SUB8, PANEL_SUB4 };
-/* A code is a level minus the zero, an index of 16 levels, or an index into the table that 8 or 16 weights picked. */
-enum { PANEL_CODE, PANEL_LOOK, PANEL_PICK8, PANEL_PICK16 };
-/* A base is nothing, an f16, or an 8-bit or nibble minimum under an f16. */
-enum { PANEL_NONE, PANEL_BASE, PANEL_MINIMUM };
+/* A code is a level minus the zero, an index of 16 levels, an index into the table that 8 or 16 weights picked, or an
+ * FP8 number, whose level has 20 bits (e4m3.h): sums of 32 products with codes of activations fit in 32 bits. */
+enum { PANEL_CODE, PANEL_LOOK, PANEL_PICK8, PANEL_PICK16, PANEL_E4M3 };
+/* A base is nothing, an f16, an 8-bit or nibble minimum under an f16, or minus an integer zero, as f16, that the scale
+ * multiplies. */
+enum { PANEL_NONE, PANEL_BASE, PANEL_MINIMUM, PANEL_ZERO };
 
 /* Kinds of formats: what a kernel has to know at compile time. X(name, bits of a code or 0 for pairs of 11 levels,
  * weights with one scale, columns of a span, scale, base, code, zero). A zero is minus a power of two: shifted sums of
  * the activations account for it (act_q8.h). Levels in tables are stored minus the zero. */
 #define PANEL_KIND_LIST(X)                                                                                             \
+    PANEL_USUAL_KINDS(X)                                                                                               \
+    PANEL_HUB_KINDS(X)
+/* Those of what the hub's quantizers store. On GPUs the definition computes them. */
+#define PANEL_HUB_KINDS(X)                                                                                             \
+    X(E4M3_B128, 8, 128, 128, PANEL_F32, PANEL_NONE, PANEL_E4M3, 0)                                                    \
+    X(8_B128_F32, 8, 128, 128, PANEL_F32, PANEL_NONE, PANEL_CODE, -128)                                                \
+    X(8_B128_ZERO, 8, 128, 128, PANEL_F16, PANEL_ZERO, PANEL_CODE, 0)                                                  \
+    X(4_B32_ZERO, 4, 32, 64, PANEL_F16, PANEL_ZERO, PANEL_CODE, 0)                                                     \
+    X(4_B64_ZERO, 4, 64, 64, PANEL_F16, PANEL_ZERO, PANEL_CODE, 0)                                                     \
+    X(4_B128_ZERO, 4, 128, 128, PANEL_F16, PANEL_ZERO, PANEL_CODE, 0)                                                  \
+    X(3_B128_ZERO, 3, 128, 128, PANEL_F16, PANEL_ZERO, PANEL_CODE, 0)                                                  \
+    X(2_B128_ZERO, 2, 128, 128, PANEL_F16, PANEL_ZERO, PANEL_CODE, 0)                                                  \
+    X(TABLE_B16_F32, 4, 16, 64, PANEL_F32, PANEL_NONE, PANEL_LOOK, -16)
+#define PANEL_USUAL_KINDS(X)                                                                                           \
     X(8_B32, 8, 32, 64, PANEL_F16, PANEL_NONE, PANEL_CODE, -128)                                                       \
     X(4_B32, 4, 32, 64, PANEL_F16, PANEL_NONE, PANEL_CODE, -8)                                                         \
     X(8_B32_BASE, 8, 32, 64, PANEL_F16, PANEL_BASE, PANEL_CODE, 0)                                                     \
@@ -96,7 +113,10 @@ enum {
 #define X(name, ...) PANEL_KIND_##name,
     PANEL_KIND_LIST(X)
 #undef X
-        PANEL_KINDS
+        PANEL_KINDS,
+#define X(name, ...) +1
+    PANEL_USUAL = 0 PANEL_USUAL_KINDS(X)
+#undef X
 };
 
 /* X(dtype, kind, table of levels (panel_strip.c) or NONE, factor of every scale: a power of two) */
@@ -141,7 +161,16 @@ enum {
     X(Q4_T, PICK16_4, Q4, 0x1p-8f)                                                                                     \
     X(Q3H_T, PICK8_3, Q3H, 0x1p-8f)                                                                                    \
     X(Q3_T, PICK16_3, Q3, 0x1p-8f)                                                                                     \
-    X(Q2_T, PICK8_2, Q2, 0x1p-8f)
+    X(Q2_T, PICK8_2, Q2, 0x1p-8f)                                                                                      \
+    X(F8_B128, E4M3_B128, NONE, E4M3_UNIT)                                                                             \
+    X(I8_B128, 8_B128_F32, NONE, 1)                                                                                    \
+    X(Q8_Z128, 8_B128_ZERO, NONE, 1)                                                                                   \
+    X(Q4_Z32, 4_B32_ZERO, NONE, 1)                                                                                     \
+    X(Q4_Z64, 4_B64_ZERO, NONE, 1)                                                                                     \
+    X(Q4_Z128, 4_B128_ZERO, NONE, 1)                                                                                   \
+    X(Q3_Z128, 3_B128_ZERO, NONE, 1)                                                                                   \
+    X(Q2_Z128, 2_B128_ZERO, NONE, 1)                                                                                   \
+    X(NVFP4_F32, TABLE_B16_F32, FP4, 1)
 
 typedef struct panel_format {
     dtype type;
@@ -156,6 +185,11 @@ typedef struct panel_format {
 } panel_format;
 
 static inline bool panel_picks(int code) { return code == PANEL_PICK8 || code == PANEL_PICK16; }
+/* The level of a code as a strip has it. */
+static inline int32_t panel_level(const panel_format *f, uint8_t code)
+{
+    return f->code == PANEL_E4M3 ? e4m3_level(code) : code + f->zero;
+}
 static inline bool panel_two_levels(int scale) { return scale == PANEL_SUB8 || scale == PANEL_SUB4; }
 
 /* NULL: the type has no packed form. */

@@ -5,7 +5,9 @@
  * (panel_codebooks.c). */
 #include "tensor/block.h"
 #include "tensor/quant_bits.h"
+#include "base/half.h"
 #include "tensor/quant_linear.h"
+#include "tensor/quant_stored.h"
 #include "tensor/panel_place.h"
 
 #include <string.h>
@@ -219,6 +221,37 @@ static void read_iq4_xs(const block_iq4_xs *b, const panel_place *to)
     }
 }
 
+/* ---- what the hub's quantizers store */
+
+static void read_f8_b128(const block_f8_b128 *b, const panel_place *to)
+{
+    put_scale(to, 0, &b->d, 4);
+    memcpy(place_codes(to), b->qs, sizeof b->qs);
+}
+
+static void read_i8_b128(const block_i8_b128 *b, const panel_place *to)
+{
+    put_scale(to, 0, &b->d, 4);
+    signed_bytes(place_codes(to), b->qs, 128);
+}
+
+static void read_nvfp4_f32(const block_nvfp4_f32 *b, const panel_place *to)
+{
+    for (int i = 0; i < 4; i++) {
+        put_scale(to, i, &b->d[i], 4);
+        nibbles(place_codes(to) + 16 * i, b->qs + 8 * i, 8);
+    }
+}
+
+static void read_zero(dtype t, const uint8_t *block, const panel_place *to)
+{
+    uint16_t scale;
+    int16_t zero;
+    zero_get(t, block, place_codes(to), &scale, &zero);
+    put_scale(to, 0, &scale, 2);
+    put_base(to, f32_to_f16((float)-zero));
+}
+
 /* ---- rows */
 
 PANEL_READER(q4_0)
@@ -240,15 +273,19 @@ PANEL_READER(q8_k)
 PANEL_READER(iq4_xs)
 PANEL_READER(tq1_0)
 PANEL_READER(tq2_0)
+PANEL_READER(f8_b128)
+PANEL_READER(i8_b128)
+PANEL_READER(nvfp4_f32)
 
 static panel_reader *const readers[DTYPE_COUNT] = {
-    [DTYPE_Q4_0] = copy_q4_0,     [DTYPE_Q4_1] = copy_q4_1,     [DTYPE_Q5_0] = copy_q5_0,
-    [DTYPE_Q5_1] = copy_q5_1,     [DTYPE_Q8_0] = copy_q8_0,     [DTYPE_Q8_1] = copy_q8_1,
-    [DTYPE_Q8_F32] = copy_q8_f32, [DTYPE_IQ4_NL] = copy_iq4_nl, [DTYPE_MXFP4] = copy_mxfp4,
-    [DTYPE_NVFP4] = copy_nvfp4,   [DTYPE_Q2_K] = copy_q2_k,     [DTYPE_Q3_K] = copy_q3_k,
-    [DTYPE_Q4_K] = copy_q4_k,     [DTYPE_Q5_K] = copy_q5_k,     [DTYPE_Q6_K] = copy_q6_k,
-    [DTYPE_Q8_K] = copy_q8_k,     [DTYPE_IQ4_XS] = copy_iq4_xs, [DTYPE_TQ1_0] = copy_tq1_0,
-    [DTYPE_TQ2_0] = copy_tq2_0,
+    [DTYPE_Q4_0] = copy_q4_0,           [DTYPE_Q4_1] = copy_q4_1,       [DTYPE_Q5_0] = copy_q5_0,
+    [DTYPE_Q5_1] = copy_q5_1,           [DTYPE_Q8_0] = copy_q8_0,       [DTYPE_Q8_1] = copy_q8_1,
+    [DTYPE_Q8_F32] = copy_q8_f32,       [DTYPE_IQ4_NL] = copy_iq4_nl,   [DTYPE_MXFP4] = copy_mxfp4,
+    [DTYPE_NVFP4] = copy_nvfp4,         [DTYPE_Q2_K] = copy_q2_k,       [DTYPE_Q3_K] = copy_q3_k,
+    [DTYPE_Q4_K] = copy_q4_k,           [DTYPE_Q5_K] = copy_q5_k,       [DTYPE_Q6_K] = copy_q6_k,
+    [DTYPE_Q8_K] = copy_q8_k,           [DTYPE_IQ4_XS] = copy_iq4_xs,   [DTYPE_TQ1_0] = copy_tq1_0,
+    [DTYPE_TQ2_0] = copy_tq2_0,         [DTYPE_F8_B128] = copy_f8_b128, [DTYPE_I8_B128] = copy_i8_b128,
+    [DTYPE_NVFP4_F32] = copy_nvfp4_f32,
 };
 
 static void read_linear(dtype t, const uint8_t *block, const panel_place *to)
@@ -278,6 +315,7 @@ void panel_pack(dtype t, const uint8_t *const rows[PANEL_ROWS], int64_t cols, ui
                 const uint8_t *block = rows[r] + (uint64_t)((k + i) / weights) * dtype_info[t].bytes;
                 panel_place to = {&span, r, i, f->block, lines + i / PANEL_K * tile + 4 * r};
                 if (reader) reader(block, &to);
+                else if (zero_bits(t)) read_zero(t, block, &to);
                 else read_linear(t, block, &to);
             }
         for (int r = 0; r < PANEL_ROWS && n < tiles * PANEL_K; r++)

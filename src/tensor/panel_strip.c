@@ -123,6 +123,7 @@ GPU_CODE panel_block panel_block_get(const panel_format *f, const uint8_t *span,
     if (!panel_two_levels(f->scale)) {
         to.scale = scale_at(f->scale, from, b * PANEL_ROWS + r) * f->factor;
         to.base = f->base ? half_at(from + blocks * PANEL_ROWS * bytes, b * PANEL_ROWS + r) : 0;
+        if (f->base == PANEL_ZERO) to.base *= to.scale; /* exact: 11 bits times 9 */
         return to;
     }
     to.d = half_at(from, r) * f->factor;
@@ -160,7 +161,7 @@ GPU_CODE void panel_strip_get(const panel_format *f, const uint8_t *span, int r,
 
 GPU_CODE float panel_weight(const panel_format *f, const uint8_t *span, int r, int tiles, int k, panel_block of)
 {
-    const float level = (float)(code_at(f, span, r, tiles, k) + f->zero);
+    const float level = (float)panel_level(f, code_at(f, span, r, tiles, k));
     if (panel_two_levels(f->scale)) {
         const float v = of.d * (float)of.sub * level;
         return f->base ? v - of.dmin * (float)of.minimum : v;

@@ -15,12 +15,19 @@
 
 static void decode_block_f8_b128(const block_f8_b128 *b, float *y)
 {
-    for (int j = 0; j < 128; j++) y[j] = b->d * ((float)e4m3_level(b->qs[j]) * E4M3_UNIT);
+    for (int j = 0; j < 128; j++) y[j] = b->d * E4M3_UNIT * (float)e4m3_level(b->qs[j]);
 }
 
 static void decode_block_i8_b128(const block_i8_b128 *b, float *y)
 {
     for (int j = 0; j < 128; j++) y[j] = b->d * (float)b->qs[j];
+}
+
+/* As nvfp4 (quant_fp4.c): levels are held doubled, scales halved. */
+static void decode_block_nvfp4_f32(const block_nvfp4_f32 *b, float *y)
+{
+    static const float level[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+    for (int k = 0; k < 64; k++) y[k] = b->d[k / 16] * level[b->qs[k / 16 * 8 + k % 8] >> k % 16 / 8 * 4 & 15];
 }
 
 static void decode_block_nf4(const block_nf4 *b, float *y)
@@ -46,7 +53,10 @@ static void decode_block_nf4(const block_nf4 *b, float *y)
 
 BLOCK_DECODER(f8_b128, 128)
 BLOCK_DECODER(i8_b128, 128)
+BLOCK_DECODER(nvfp4_f32, 64)
 BLOCK_DECODER(nf4, 64)
+
+enum { ZERO_MOST = 511 }; /* products with scales are exact, and f16 holds it */
 
 /* ---- integer zeros: X(id, name, low bits, high bits of a code) */
 #define ZERO_LIST(X)                                                                                                   \
@@ -65,10 +75,13 @@ static const struct zero_row {
 #undef X
 };
 
-static void zero_get(dtype t, const uint8_t *block, uint8_t *q, uint16_t *scale, int16_t *zero)
+int zero_bits(dtype t) { return rows[t].low + rows[t].high; }
+
+void zero_get(dtype t, const uint8_t *block, uint8_t *q, uint16_t *scale, int16_t *zero)
 {
     memcpy(scale, block, 2);
     memcpy(zero, block + 2, 2);
+    *zero &= ZERO_MOST;
     split_get(block + 4, q, dtype_info[t].weights, rows[t].low, rows[t].high);
 }
 
@@ -87,8 +100,8 @@ static void decode_zero(dtype t, const uint8_t *from, float *to, uint64_t n)
         uint16_t scale;
         int16_t zero;
         zero_get(t, from, q, &scale, &zero);
-        const float d = f16_to_f32(scale);
-        for (uint64_t i = 0; i < weights; i++) to[i] = d * (float)(q[i] - zero);
+        const float d = f16_to_f32(scale), base = d * (float)-zero; /* exact, and so are the sums */
+        for (uint64_t i = 0; i < weights; i++) to[i] = d * (float)q[i] + base;
     }
 }
 

@@ -103,6 +103,16 @@ static void put_nvfp4(const stored_matrix *s, int64_t r, int64_t k, uint8_t *q, 
     memcpy(to, &b, sizeof b);
 }
 
+static void put_nvfp4_f32(const stored_matrix *s, int64_t r, int64_t k, const uint8_t *q, int n, uint8_t *to)
+{
+    block_nvfp4_f32 b = {.d = {0}};
+    for (int i = 0; i < n / 16; i++) {
+        b.d[i] = 0.5f * scale_of(s, r, (k + 16 * i) / 16);
+        for (int j = 0; j < 8; j++) b.qs[8 * i + j] = (uint8_t)(q[16 * i + j] | q[16 * i + j + 8] << 4);
+    }
+    memcpy(to, &b, sizeof b);
+}
+
 static void put_mxfp4(const stored_matrix *s, int64_t r, int64_t k, const uint8_t *q, uint8_t *to)
 {
     block_mxfp4 b = {.e = s->scale.data[scale_index(&s->scale, r, k / 32)]};
@@ -137,6 +147,7 @@ static void put_block(const stored_matrix *s, int64_t r, int64_t k, uint8_t *q, 
         memcpy(to + sizeof d, q, 128);
         break;
     case DTYPE_NVFP4: put_nvfp4(s, r, k, q, n, to); break;
+    case DTYPE_NVFP4_F32: put_nvfp4_f32(s, r, k, q, n, to); break;
     case DTYPE_MXFP4: put_mxfp4(s, r, k, q, to); break;
     case DTYPE_Q2_0: put_q2_0(q, to); break;
     case DTYPE_NF4: put_nf4(s, r, k, q, to); break;

@@ -59,7 +59,7 @@ static void matrix_row(fake *d, const matrix *w, int64_t n, float *to)
     for (int64_t k = 0; k < w->cols; k++) {
         const panel_strip *s = &w->strips[k / f->span * w->rows + n];
         const int64_t i = k % f->span, b = i / f->block;
-        const float level = (float)(s->code[i] + f->zero);
+        const float level = (float)panel_level(f, s->code[i]);
         if (panel_two_levels(f->scale)) {
             float v = s->d * (float)s->sub[b] * level;
             to[k] = f->base ? v - s->dmin * (float)s->minimum[b] : v;
@@ -87,7 +87,7 @@ static float matrix_product(const matrix *w, int64_t n, const int8_t *code, cons
             const int b = (from + i) / f->block;
             int32_t sum = 0, of_x = 0;
             for (int j = i; j < i + apart; j++) {
-                sum += (s->code[from + j] + f->zero) * code[k + j];
+                sum += panel_level(f, s->code[from + j]) * code[k + j];
                 of_x += code[k + j];
             }
             by = scale[(k + i) / f->act];
