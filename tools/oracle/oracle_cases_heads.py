@@ -8,13 +8,14 @@ import oracle_cases
 import oracle_cases_dense
 import oracle_cases_enc
 import oracle_cases_encdec
+import oracle_cases_kv
 import oracle_cases_moe
 from oracle_cases import Table, changed
 from oracle_cases_enc import BARE, ENCODER, KEY_BIAS, LANGUAGE, SCORED, SPANS, TOKENS, UNUSED, labels
 
 CASES = Table()
 SOURCES = [m.CASES for m in (oracle_cases, oracle_cases_dense, oracle_cases_moe, oracle_cases_enc,
-                             oracle_cases_encdec)]
+                             oracle_cases_encdec, oracle_cases_kv)]
 PAD = 0     # no case draws it
 
 
@@ -76,3 +77,6 @@ for name in ("t5", "t5-gated", "mt5", "umt5"):
     spec = "t5_encoder" if name.startswith("t5") else "mt5_encoder"
     head(f"{name}-encoder", name, ENCODER, spec=spec)
     heads(name, "tokens", spec=spec)
+
+# later tokens are seen, and keys of earlier layers read
+head("gemma4-two-ways", "gemma4", LANGUAGE, use_bidirectional_attention="all")

@@ -35,7 +35,8 @@ ENCODERS = ("bert", "bert-scores", "bert-bare", "bert-single", "roberta", "rober
             "bert-tokens", "bert-spans", "modernbert-tokens", "llama-tokens", "llama-spans", "llama-texts",
             "llama-padded", "gpt2-texts", "gpt2-tokens", "gpt2-padded", "gemma2-texts", "qwen3-base",
             "qwen3-base-tied", "gemma3-two-ways", "mistral-uncausal", "qwen2-uncausal-base", "bert-dense",
-            "bart-texts", "bart-spans", "t5-texts", "t5-encoder", "umt5-tokens", "qwen3-dense")
+            "bart-texts", "bart-spans", "t5-texts", "t5-encoder", "umt5-tokens", "qwen3-dense",
+            "gemma4-two-ways")
 BY_TOKEN = (MASKED, TOKENS, SPANS, LANGUAGE)
 
 AS_GGUF = ("qwen3.5",)     # what an export cannot write: value heads that are tiled
