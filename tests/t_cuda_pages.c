@@ -77,12 +77,13 @@ static void pages_on_disk(void **unused)
     unlink(path);
 }
 
-/* A model with convolutions, of no file: its contents count as hashed. */
-static engine *open_slots(const char *devices, const char *guess)
+/* A model with convolutions, or recurrences; of no file: its contents count as hashed. */
+static engine *open_slots(const char *devices, const char *guess, int recur)
 {
     model_shape of = text_shape(640);
     err e = {0};
-    of.taps = 5;
+    of.taps = recur ? 0 : 5;
+    of.recur = recur;
     engine *g = text_engine(rig_model(&of, 7, 640),
                             (engine_options){.devices = devices, .max_batch = 1, .draft = guess});
     if (guess) assert_ok(draft_open(&g->guesses, g, &e), &e);
@@ -92,12 +93,11 @@ static engine *open_slots(const char *devices, const char *guess)
 }
 
 /* Likewise from snapshots in a file; rows of guesses are kept apart beside them. */
-static void snapshots_on_disk(void **unused)
+static void check_snapshots(int recur)
 {
-    (void)unused;
     static text want, got;
     const char *path = temp_path("session");
-    engine *g = open_slots("cpu", NULL);
+    engine *g = open_slots("cpu", NULL, recur);
     text_make(&want, 0, 0, 300, 30);
     text_add(g, &want);
     text_run(g);
@@ -105,7 +105,7 @@ static void snapshots_on_disk(void **unused)
     unlink(path);
     for (int i = 0; i < 3; i++) {
         err e = {0};
-        g = open_slots("cuda:0", i ? "ngram" : NULL);
+        g = open_slots("cuda:0", i ? "ngram" : NULL, recur);
         assert_ok(engine_keep_file(g, path, &e), &e);
         text_make(&got, 0, 0, 300, 30);
         text_add(g, &got);
@@ -116,6 +116,13 @@ static void snapshots_on_disk(void **unused)
         engine_close(g);
     }
     unlink(path);
+}
+
+static void snapshots_on_disk(void **unused)
+{
+    (void)unused;
+    check_snapshots(RECURS_NOT);
+    check_snapshots(RECURS_GROUPED);
 }
 #endif
 
