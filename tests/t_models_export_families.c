@@ -137,7 +137,14 @@ static bool same_keys(const char *name, const json *a, const json *b)
     return same;
 }
 
-/* 1: there and back; 0: GGUF does not have it; -1: wrong, which was printed. */
+/* Whether GGUF does not say all that config.json has: of Gemma 4 the share of a head that rotates, of 3n the sparsity of
+ * gates. The way back is refused then. */
+static bool goes_one_way(const char *name)
+{
+    return strncmp(name, "gemma4", 6) == 0 || strncmp(name, "gemma3n", 7) == 0;
+}
+
+/* 1: there and back; 0: GGUF does not have it, or not all of it; -1: wrong, which was printed. */
 static int round_trip(const char *name)
 {
     char folder[400];
@@ -150,7 +157,9 @@ static int round_trip(const char *name)
     if (result == 0) assert_int_equal(e.code, ERR_SPEC);
     if (result == 1) {
         b = open_at(gguf, &e);
-        if (!b || write_as(b, EXPORT_HF, back, &e)) printf("%s: %s\n", name, e.msg), result = -1;
+        const int rc = b ? write_as(b, EXPORT_HF, back, &e) : ERR_SPEC;
+        if (b && rc == ERR_SPEC && goes_one_way(name)) result = 0;
+        else if (rc) printf("%s: %s\n", name, e.msg), result = -1;
         else c = open_at(back, &e);
         if (c && !changes_names(name) && !same_tensors(name, a->weights, c->weights)) result = -1;
         if (c && !changes_names(name) && !same_keys(name, ckpt_config(a->weights), ckpt_config(c->weights)))
