@@ -137,8 +137,8 @@ static bool same_keys(const char *name, const json *a, const json *b)
     return same;
 }
 
-/* Whether GGUF does not say all that config.json has: of Gemma 4 the share of a head that rotates, of 3n the sparsity of
- * gates. The way back is refused then. */
+/* Whether GGUF does not say all that config.json has: of Gemma 4 the share of a head that rotates, of 3n how sparse
+ * gates are. The way back is refused then. */
 static bool goes_one_way(const char *name)
 {
     return strncmp(name, "gemma4", 6) == 0 || strncmp(name, "gemma3n", 7) == 0;
