@@ -13,7 +13,7 @@
 typedef struct options {
     int64_t value_heads, value_dim, key_heads, key_dim, taps;
     const char *order, *act;
-    double eps;
+    double reach, eps;
 } options;
 
 static const param rows[] = {
@@ -25,6 +25,8 @@ static const param rows[] = {
         .doc = "value heads of a key head follow one another, or lie key_heads apart (GGUF)"),
     ROW(taps, PARAM_INT, .otherwise = "4", .min = 2, .max = 1 << 10, .doc = "rows that a convolution is made of"),
     ROW(act, PARAM_WORD, .otherwise = "silu", .words = ACT_WORDS, .doc = "activation of convolutions"),
+    ROW(reach, PARAM_FLOAT, .otherwise = "1", .min = 0, .max = 2,
+        .doc = "greatest strength; beyond 1 a state may change its sign"),
     ROW(eps, PARAM_FLOAT, .otherwise = "1e-6", .min = 0, .max = 1, .doc = "eps of the norm of what comes out"),
 };
 static const module_weight weights[] = {
@@ -84,12 +86,14 @@ static ref queries_and_keys(builder *b, const call *c)
 /* A step and a strength for each value head. */
 static ref steps_and_strengths(builder *b, const call *c)
 {
-    const int64_t heads = ((const options *)c->options)->value_heads;
+    const options *o = c->options;
+    const int64_t heads = o->value_heads;
     const linear_opt narrow = {.bias = "false", .keep_type = true};
     ref step = builder_linear(b, c, "step", c->in[0], heads, (linear_opt){.bias = "true", .keep_type = true});
     ref times = step ? builder_act_fn(b, c->path, "step_act", step, ACT_SOFTPLUS) : 0;
     ref strength = times ? builder_linear(b, c, "strength", c->in[0], heads, narrow) : 0;
     ref share = strength ? builder_act_fn(b, c->path, "strength_act", strength, ACT_SIGMOID) : 0;
+    share = share ? builder_scale(b, c->path, "strength_reach", share, o->reach) : 0;
     return share ? builder_join(b, c, "steps", times, share, (int)heads) : 0;
 }
 

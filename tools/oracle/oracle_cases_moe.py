@@ -25,6 +25,17 @@ def grouped(s):
     return {**small(s), **GROUPS, **dict(n_routed_experts=12, n_shared_experts=2)}
 
 
+def solar_open(s):
+    """The same in every layer."""
+    return {k: v for k, v in grouped(s).items() if k not in ("first_k_dense_replace", "intermediate_size")}
+
+
+def mellum(s):
+    """Windows, and positions that differ by the kind of layer."""
+    return dict(small_windowed(s), num_experts=7,
+                rope_parameters=dict(full_attention=yarn(s), sliding_attention=rope(150.0)))
+
+
 def gpt_oss(s):
     return dict(moe(s), **windowed(s), num_local_experts=7, head_dim=s.hd, swiglu_limit=0.9,
                 rope_parameters=yarn(s, truncate=False))
@@ -79,6 +90,12 @@ case("glm4-moe", "Glm4MoeConfig", "glm4_moe", grouped, head_dim=20, use_qk_norm=
      rope_parameters=half_rope())
 case("glm4-moe-plain", "Glm4MoeConfig", "glm4_moe", grouped, head_dim=20, n_group=1, topk_group=1,
      first_k_dense_replace=2, norm_topk_prob=False, n_shared_experts=1, rope_parameters=rope(partial_rotary_factor=0.3))
+case("solar-open", "SolarOpenConfig", "solar_open", solar_open)
+like("solar-open-part", "solar-open", n_group=1, topk_group=1, norm_topk_prob=False, n_shared_experts=1,
+     attention_bias=True)
+case("mellum", "MellumConfig", "mellum", mellum, attention_bias=True)
+like("mellum-dense", "mellum", mlp_layer_types=lambda s: ["dense"] + ["sparse"] * s.layers, layer_types=None,
+     rope_parameters=None, norm_topk_prob=False)
 case("ernie4.5-moe", "Ernie4_5_MoeConfig", "ernie4_5_moe", ernie, moe_num_experts=7, moe_k=3, moe_num_shared_experts=2,
      moe_layer_start_index=1, num_hidden_layers=lambda s: s.layers + 1, moe_layer_end_index=lambda s: s.layers - 1,
      **TIED)

@@ -1,5 +1,5 @@
 """Tiny models in which a sequence has a state of fixed size: short convolutions, recurrences."""
-from oracle_cases import UNTIED, Table, headed, hf, pattern, rope
+from oracle_cases import UNTIED, Table, headed, hf, pattern, rms, rope
 from oracle_cases_moe import narrow
 
 
@@ -30,6 +30,13 @@ def delta_moe(s):
                  shared_expert_intermediate_size=s.ffn - 5)
 
 
+def olmo_hybrid(s):
+    """Queries, keys and values are equally wide together, as transformers saves thirds of their convolution."""
+    return dict(rms(s), num_hidden_layers=s.layers + 1, tie_word_embeddings=False, pad_token_id=0,
+                layer_types=pattern(s.layers + 1, 3, "linear_attention"), linear_conv_kernel_dim=3,
+                linear_key_head_dim=12, linear_value_head_dim=6, linear_num_key_heads=2, linear_num_value_heads=4)
+
+
 CASES = Table()
 case, like = CASES.case, CASES.like
 case("lfm2", "Lfm2Config", "lfm2", lfm2, conv_L_cache=4, block_multiple_of=6, block_ffn_dim_multiplier=1.3,
@@ -49,3 +56,5 @@ like("qwen3.5-moe-apart", "qwen3.5-moe", num_experts=5, num_experts_per_tok=2, l
 case("qwen3-next", "Qwen3NextConfig", "qwen3_next", delta_moe, norm_topk_prob=True)
 like("qwen3-next-every", "qwen3-next", num_experts=5, num_experts_per_tok=2, decoder_sparse_step=2, mlp_only_layers=[1],
      norm_topk_prob=False, attention_bias=True, linear_num_key_heads=3, linear_num_value_heads=3)
+case("olmo-hybrid", "OlmoHybridConfig", "olmo_hybrid", olmo_hybrid)
+like("olmo-hybrid-unplaced", "olmo-hybrid", linear_allow_neg_eigval=False, rope_parameters=rope(None))

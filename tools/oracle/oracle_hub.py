@@ -16,6 +16,10 @@ DERIVED = dict(                             # keys hub files never carry, comput
     gpt_bigcode=("num_key_value_heads",), modernbert=("layer_types",), lfm2=("layer_types",))
 
 
+# They have no files of version 4, or (OLMo 3) take rope_theta for one kind of layer only.
+NEW = ("olmo3", "olmo_hybrid", "mellum")
+
+
 def old_rope(config, family):
     """Replaces rope_parameters by the keys of version 4."""
     rope = dict(config.pop("rope_parameters", None) or {})
@@ -66,7 +70,7 @@ def hub_config(saved, config_class, case):
         full = config.pop("per_layer_config")[str(saved["layer_types"].index("full_attention"))]
         config["global_head_dim"] = full["head_dim"]
         config["num_global_key_value_heads"] = full.get("num_key_value_heads")
-    elif family != "olmo3":                 # which takes rope_theta for one kind of layer only
+    elif family not in NEW:
         old_rope(config, family)
     config.update(case.hub)
     for name, other in case.renamed.items():

@@ -22,6 +22,9 @@ from oracle_table import CASES, vocab_of
 PARAMETERS = 3_000_000
 LAYERS = 7          # of families whose layers follow a pattern
 WIDTHS = {"neox": 64, "glm4-moe": 64}      # by default a part of a head rotates: an even number of dimensions
+# transformers saves the convolution in equal thirds, so they have to be as wide together.
+KEPT = {"olmo-hybrid": ("linear_key_head_dim", "linear_value_head_dim", "linear_num_key_heads",
+                        "linear_num_value_heads")}
 TOGETHER = dict(n_group=("topk_group",))
 
 
@@ -53,7 +56,7 @@ def with_defaults(name, case, vocab):
         args["hidden_size"] = WIDTHS[name]
     works = lambda a: (m := build(case, a, vocab)) and attempt(
         lambda: oracle_model.compute(m, case, ids_of(m, vocab)) is not None)
-    for key in [k for k in args if k not in SIZES]:
+    for key in [k for k in args if k not in SIZES and k not in KEPT.get(name, ())]:
         less = {k: v for k, v in args.items() if k != key and k not in TOGETHER.get(key, ())}
         if key == "layer_types" and "num_hidden_layers" in args:
             less["num_hidden_layers"] = LAYERS
