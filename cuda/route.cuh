@@ -184,7 +184,7 @@ __device__ __forceinline__ void dispatch_block(const route_args &a)
     }
 }
 
-extern "C" __global__ void __launch_bounds__(ROUTE_THREADS) cuda_route(const __grid_constant__ route_args a)
+extern "C" __global__ void __launch_bounds__(ROUTE_THREADS, 1) cuda_route(const __grid_constant__ route_args a)
 {
     extern __shared__ float run_slots[];
     const int warp = (int)threadIdx.x / 32, warps = (int)blockDim.x / 32, lane = (int)threadIdx.x % 32;

@@ -194,14 +194,14 @@ static void stop_soon(const char *settings, const char *options, buf *said)
 {
     buf ignored = {0};
     double seconds = INFINITY, whole = 0;
-    for (int i = 0; i < 5 && seconds > 3 * whole + 3; i++) {
+    for (int i = 0; i < 5 && seconds > 5 * whole + 5; i++) {
         const double before = stop("", "", &ignored);
         said->n = 0;
         seconds = stop(settings, options, said);
         const double after = stop("", "", &ignored);
         whole = fmax(before, after);
     }
-    if (seconds > 3 * whole + 3) fail_msg("%s: %.1f s, a whole run %.1f s", settings, seconds, whole);
+    if (seconds > 5 * whole + 5) fail_msg("%s: %.1f s, a whole run %.1f s", settings, seconds, whole);
     buf_free(&ignored);
 }
 
