@@ -52,7 +52,7 @@ refused: its text sees its whole prompt.
 A family marked ° ships its own Python on the hub and has no class in transformers. It is judged through an equivalent class whose weights
 are written in the family's layout (`tools/oracle/oracle_remote.py`).
 
-FP8, GPTQ, AWQ and MXFP4 tensors as hub folders have them are refused; the same models as GGUF or bf16 run.
+Quantized folders of the hub run as they are: [which](../src/tensor/README.md).
 
 ## What a new family takes
 
