@@ -272,6 +272,14 @@ static inline void rig_slots(rig *g, int64_t floats, int64_t row_floats, int n)
     g->st.slot_write = g->slot_write;
 }
 
+/* The next step of sequence 0 reads the slot that this one has written. */
+static inline void rig_turn_slots(rig *g)
+{
+    const int32_t written = g->slot_write[0];
+    g->slot_write[0] = g->slot_read[0];
+    g->slot_read[0] = written;
+}
+
 static inline void rig_worker(void *arg, int worker, int workers)
 {
     rig *g = ((void **)arg)[0];

@@ -92,9 +92,7 @@ static void in_chunks(int chunk, float result[RESULT])
         memcpy(rig_at(&g, o.in[0]), x + from * DIM, (size_t)(n * DIM) * sizeof *x);
         rig_run(&g, cpu_kernels(cpu_features(), false), 2, &o);
         memcpy(result + from * DIM, rig_at(&g, o.out), (size_t)(n * DIM) * sizeof *result);
-        int32_t written = g.slot_write[0];
-        g.slot_write[0] = g.slot_read[0];
-        g.slot_read[0] = written;
+        rig_turn_slots(&g);
     }
     memcpy(result + LENGTH * DIM, slot_at(g.slots, g.slot_read[0]), (TAPS - 1) * DIM * sizeof *result);
     rig_close(&g);
@@ -144,9 +142,7 @@ static void with_guesses(uint64_t seed, bool one_by_one, float result[RESULT])
             const int good = done + n <= hold + 1 ? n : hold + 1 - done;
             if (good > 0)
                 memcpy(result + (from + done) * DIM, rig_at(&g, o.out), (size_t)(good * DIM) * sizeof *result);
-            int32_t written = g.slot_write[0];
-            g.slot_write[0] = g.slot_read[0];
-            g.slot_read[0] = written;
+            rig_turn_slots(&g);
             taken = apart;
             done += n;
         }

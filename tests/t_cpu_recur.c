@@ -174,9 +174,7 @@ static void in_chunks(const recur_case *c, int chunk, float result[RESULT])
         }
         rig_run(&g, cpu_kernels(cpu_features(), false), 2, &o);
         memcpy(result + at * dim, rig_at(&g, o.out), (size_t)(n * dim) * sizeof *result);
-        int32_t written = g.slot_write[0];
-        g.slot_write[0] = g.slot_read[0];
-        g.slot_read[0] = written;
+        rig_turn_slots(&g);
     }
     memcpy(result + LENGTH * dim, slot_at(g.slots, g.slot_read[0]), (size_t)floats_of(c) * sizeof *result);
     for (int k = 0; k < 3; k++) mem_free(from[k]);
@@ -222,9 +220,7 @@ static void with_guesses(const recur_case *c, uint64_t seed, bool one_by_one, fl
             rig_run(&g, seed % 3 ? cpu_kernels(cpu_features(), false) : cpu_kernels_named("c"), 2, &o);
             const int good = done + n <= hold + 1 ? n : hold + 1 - done;
             if (good > 0) memcpy(result + (at + done) * dim, rig_at(&g, o.out), (size_t)(good * dim) * sizeof *result);
-            int32_t written = g.slot_write[0];
-            g.slot_write[0] = g.slot_read[0];
-            g.slot_read[0] = written;
+            rig_turn_slots(&g);
             taken = apart;
         }
         taken = hold;
