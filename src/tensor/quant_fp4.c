@@ -44,6 +44,11 @@ static void decode_block_nvfp4(const block_nvfp4 *b, float *y)
     }
 }
 
+static void decode_block_nvfp4_f32(const block_nvfp4_f32 *b, float *y)
+{
+    for (int k = 0; k < 64; k++) y[k] = b->d[k / 16] * level_fp4[b->qs[k / 16 * 8 + k % 8] >> k % 16 / 8 * 4 & 15];
+}
+
 static int ternary_digit(uint8_t packed, int digit)
 {
     static const uint8_t power[5] = {1, 3, 9, 27, 81};
@@ -67,6 +72,7 @@ static void decode_block_tq2_0(const block_tq2_0 *b, float *y)
 
 BLOCK_DECODER(mxfp4, 32)
 BLOCK_DECODER(nvfp4, 64)
+BLOCK_DECODER(nvfp4_f32, 64)
 BLOCK_DECODER(tq1_0, 256)
 BLOCK_DECODER(tq2_0, 256)
 

@@ -23,13 +23,6 @@ static void decode_block_i8_b128(const block_i8_b128 *b, float *y)
     for (int j = 0; j < 128; j++) y[j] = b->d * (float)b->qs[j];
 }
 
-/* As nvfp4 (quant_fp4.c): levels are held doubled, scales halved. */
-static void decode_block_nvfp4_f32(const block_nvfp4_f32 *b, float *y)
-{
-    static const float level[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-    for (int k = 0; k < 64; k++) y[k] = b->d[k / 16] * level[b->qs[k / 16 * 8 + k % 8] >> k % 16 / 8 * 4 & 15];
-}
-
 static void decode_block_nf4(const block_nf4 *b, float *y)
 {
     static const float level[16] = {-1.0f,
@@ -53,7 +46,6 @@ static void decode_block_nf4(const block_nf4 *b, float *y)
 
 BLOCK_DECODER(f8_b128, 128)
 BLOCK_DECODER(i8_b128, 128)
-BLOCK_DECODER(nvfp4_f32, 64)
 BLOCK_DECODER(nf4, 64)
 
 enum { ZERO_MOST = 511 }; /* products with scales are exact, and f16 holds it */
