@@ -182,7 +182,7 @@ void disk_cache_write(kv_cache *c, const disk_turn *now)
         if (what % 2 ? get_snapshot(c, now->on, node, to, &groups, &e) : get_pages(c, now->on, node, to, &groups, &e))
             log_line(LOG_WARN, "a page cannot be kept: %s", e.msg);
         if (e.code || !groups) continue;
-        call_snapshot(digest, name);
+        if (what % 2) call_snapshot(digest, name);
         page_store_write(k->store, what % 2 ? name : digest, groups, c->tree.node[node].depth);
         k->written++;
     }
