@@ -257,8 +257,7 @@ static int entry_shape(binder *b, const bind_want *w, const found *f, int64_t *r
         bool stack = s->rank == 3 && parts > 1 && s->dim[0] == parts;
         bool row = s->rank == 1 && w->rows == 1; /* converters leave axes of one out */
         bool kernel = f->how.conv1d && s->rank == 3 && s->dim[1] == 1;
-        bool one = f->how.sliced && s->rank == 3 &&
-                   parts == 1; /* matrices one below the other, of which it is a part */
+        bool one = f->how.sliced && s->rank == 3 && parts == 1; /* some rows of a stack of matrices */
         if (s->rank != 2 && !stack && !row && !kernel && !one)
             return misshapen(b, w, f, parts > 1 ? "a stack of matrices" : "a matrix", e);
         *cols = s->dim[s->rank - 1];
@@ -517,7 +516,7 @@ static int find_output_scale(binder *b, const bind_want *w, const found *f, dtyp
     const recipe *how = &f->how;
     const bool alone = w->output_scale && f->n == 1;
     const ckpt_entry *scale = alone ? scale_of(b, f) : NULL;
-    bool plain = !how->transpose && !how->normalize_rows && !how->exponential && how->mul == 1 && how->add == 0;
+    bool plain = !how->transpose && !recipe_changes(how);
     *out = 0;
     if (!(scale || (alone && stored_factor(f->entry) != 1)) || (scale && scale->bytes > sizeof(float)) ||
         want != DTYPE_NONE || w->parts || !plain || !panel_format_of(f->entry->type))
@@ -616,8 +615,7 @@ const float *bind_values(binder *b, const char *slot, int layer, arena *mem, siz
     *n = 0;
     if (find_slot(b, slot, layer, false, &f, e) || !f.entry) return NULL;
     const recipe *how = &f.how;
-    if (how->tail || how->transpose || how->rope_pairs || how->normalize_rows || how->exponential || how->sliced ||
-        how->cols || how->mul != 1 || how->add != 0)
+    if (how->tail || how->transpose || how->rope_pairs || how->sliced || how->cols || recipe_changes(how))
         return err_set(e, ERR_SPEC, "%s: %s: numbers are read from one tensor as it is", f.row->where, f.row->key),
                NULL;
     if (!shape_count(&f.entry->dims, &count) || !count || count > VALUES_MAX || f.entry->packed) {

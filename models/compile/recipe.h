@@ -22,5 +22,11 @@ typedef struct recipe {
     double mul, add;
 } recipe;
 
+/* Whether values change, not only places. */
+static inline bool recipe_changes(const recipe *r)
+{
+    return r->normalize_rows || r->exponential || r->mul != 1 || r->add != 0;
+}
+
 /* The alternative `part` of a line at a layer. Names and numbers may use [config] and i. */
 int recipe_parse(recipe *out, config_eval *values, arena *mem, span part, int layer, const char *where, err *e);
