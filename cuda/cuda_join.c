@@ -1,5 +1,5 @@
-/* cuda_join.c - the ranks of a group of devices as one (row_ways.join): a step is launched on all of them by one
- * thread, and what they hand over at a COLL goes by peer access, not through the host.
+/* cuda_join.c - the ranks of a group of devices as one (row_ways.join): one thread launches a step on all
+ * of them, and the rows of a COLL go from device to device by peer access, not through the host.
  *
  * A COLL is a kernel a rank, and kernels meet on the devices (join.cu). Where ranks share a device, or a device is in
  * two groups, a kernel could wait for one that has no room: there each part of it is a kernel, and streams meet between

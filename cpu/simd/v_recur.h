@@ -1,9 +1,10 @@
 /* v_recur.h - RECUR on sixteen columns at a time; definition: def_recur.c.
  *
- * Where sixteen columns are of one head, as in all published models but Mamba 1, what decays and keys say is computed
- * once for a token, on lanes that are rows, and some sixteens of columns go over the rows together, because a sum over
- * rows is a chain that waits for itself. One pass over the state does what a token writes, what it puts out, and what
- * the delta rule of the next token takes off: bound by four products for each number of the state. */
+ * Where sixteen columns are of one head, as in all published models but Mamba 1, decays and decayed keys of a token are
+ * computed once, on lanes that are rows. Two sixteens of columns go over the rows together: the sum of one is a chain
+ * of multiply-adds, and the other one fills its latency. One pass over the state writes the new state and computes the
+ * token's output and the sum that the delta rule of the next token subtracts. Bound: four products for each number of
+ * the state. */
 #pragma once
 #include "ops/recur_rows.h"
 #include "cpu/simd/v16.h"
@@ -39,7 +40,8 @@ INLINE void recur_token_of(const recur_seq *s, int64_t i, int64_t head, recur_to
     }
 }
 
-/* Of sixteens of columns: what a token adds, as much as its keys say; what it puts out; what the next one takes off. */
+/* Of a token, for each sixteen of columns: u, which the state gets times the key; the output; the sum of state and
+ * decayed keys that the delta rule of the next token subtracts. */
 typedef struct recur_sums {
     v16 u[RECUR_BLOCKS], y[RECUR_BLOCKS], seen[RECUR_BLOCKS];
 } recur_sums;

@@ -12,7 +12,7 @@
  *     every S take L at O        rows O to O+L-1 of every S rows: fused q, k, v by head or by group
  *     columns A .. B             columns A to B-1, after transpose
  *     unit                       each row divided by its length (normalised heads)
- *     exp                        e to the power of each value: rates, of which files hold the logarithm
+ *     exp                        e to the power of each value: files hold the logarithms of rates of decay
  *     conv1d                     the kernel of a Conv1d, [channels, 1, taps]: transposed, a row for each tap; in GGUF
  *                                without the axis of one
  *     alone                      in GGUF: X.scale beside X.weight is no factor of its values

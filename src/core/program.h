@@ -60,7 +60,7 @@ typedef struct piece {
     int32_t pairs, rotated;
     bool transpose;
     bool normalize_rows;         /* each row is divided by its length first (normalised heads) */
-    bool exponential;            /* w becomes exp(w) first (rates of decay, of which files hold the logarithm) */
+    bool exponential;            /* w becomes exp(w) first: files hold the logarithms of rates of decay */
     bool packed;                 /* the file holds panels (tensor/panel.h); the piece is the whole weight, unchanged */
     const stored_matrix *stored; /* NULL, or how rows of `type` are made of several tensors; owned by the checkpoint */
     float mul, add;

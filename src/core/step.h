@@ -44,10 +44,10 @@ typedef struct step {
     /* [n_seq] slot that holds what STATE_SLOT ops know of a sequence before the step, and the one that they write: no
      * slot is both, so that a step can be done twice. From position 0 on nothing is read. */
     const int32_t *slot_read, *slot_write;
-    /* [n_seq] Rows that may turn out to be wrong are kept apart in a slot, as they came in, behind the state before
-     * them: cache_options.slot_rows at most. Of the rows apart in the slot that is read the first slot_taken
-     * count, they are rows before the step; of these and the rows of the step the last slot_apart are kept apart in the
-     * slot that is written. So no row is computed twice, whatever holds. NULL: 0. */
+    /* [n_seq] A slot holds a state and, behind it, the inputs of rows that may prove wrong guesses, at most
+     * cache_options.slot_rows: they are kept apart and are not in the state. A step first adds the first slot_taken of
+     * those in the slot that it reads: they have proved right and precede its own rows. The last slot_apart of all
+     * these rows are kept apart in the slot that it writes. So no accepted row is computed twice. NULL: 0. */
     const int32_t *slot_taken, *slot_apart;
     const page_copy *copies;
     int32_t n_copy;
