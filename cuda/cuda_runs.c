@@ -33,7 +33,7 @@ static bool brings_rows(const op *o)
 
 static bool takes_op(const program *p, const op *o)
 {
-    if (o->kind == OP_SCATTER && p->n_used > RUN_USED) return false;
+    if ((o->kind == OP_SCATTER && p->n_used > RUN_USED) || (o->kind == OP_COLUMNS && o->in[1])) return false;
     return op_is(o, OPF_ELEMENTWISE) || o->kind == OP_NORM || o->kind == OP_QUANT || brings_rows(o);
 }
 

@@ -293,7 +293,7 @@ static int fill_model(opened *o, const model_options *opt, err *e)
     if (!rc) rc = choose_ctx(o, run.ctx, e);
     if (rc) return rc;
     m->act_f32 = run.act && strcmp(run.act, "f32") == 0;
-    build_options build = {.ctx = m->ctx, .act_f32 = m->act_f32};
+    build_options build = {.ctx = m->ctx, .act_f32 = m->act_f32, .written = opt->written};
     weight_policy all = {0};
     if (opt->policy || run.weights) build.policy = opt->policy ? opt->policy : &all;
     if (!opt->policy && run.weights && (rc = read_weights(m, run.weights, &all.body, e))) return rc;

@@ -288,6 +288,19 @@ static void single_assignment(void **unused)
     program_free(p);
 }
 
+/* A constant of four. */
+static ref numbers(program *p, const char *name, const float *from)
+{
+    err e = {0};
+    float *own = arena_array(&p->mem, 4, sizeof *own);
+    assert_non_null(own);
+    memcpy(own, from, 4 * sizeof *own);
+    tensor t = {.name = name, .kind = TENSOR_CONST, .rank = 1, .layer = -1, .dim = {4}, .data = own};
+    ref made = program_tensor(p, &t, &e);
+    assert_ok(e.code, &e);
+    return made;
+}
+
 static void shape_rules(void **unused)
 {
     (void)unused;
@@ -298,6 +311,8 @@ static void shape_rules(void **unused)
     ref codes = act(p, "codes", AXIS_TOK, 4, 0), more = act(p, "more", AXIS_TOK, 4, 0),
         experts = act(p, "experts", AXIS_EXP, 4, 0);
     p->tensors[codes].block = p->tensors[more].block = p->tensors[experts].block = 32;
+    ref order = numbers(p, "order", (float[]){7, 0, 3, 3}), beyond = numbers(p, "beyond", (float[]){0, 1, 2, 8}),
+        between = numbers(p, "between", (float[]){0, 1, 2.5f, 3});
     ref w = matrix(p, "w2", 4, 4);
     rope_params rp = {.scaling = ROPE_NONE, .dims = 2, .theta = 100};
     assert_int_equal(program_rope(p, &rp, 16, &none), 0);
@@ -334,6 +349,10 @@ static void shape_rules(void **unused)
         {.kind = OP_COLUMNS, .state = -1, .out = o, .in = {wide}},
         {.kind = OP_COLUMNS, .state = -1, .out = same, .in = {w}},
         {.kind = OP_COLUMNS, .state = -1, .out = same, .in = {wide, x}},
+        {.kind = OP_COLUMNS, .state = -1, .out = wide, .in = {wide, order}},
+        {.kind = OP_COLUMNS, .state = -1, .out = same, .in = {wide, order}, .u.columns.from = 1},
+        {.kind = OP_COLUMNS, .state = -1, .out = same, .in = {wide, beyond}},
+        {.kind = OP_COLUMNS, .state = -1, .out = same, .in = {wide, between}},
         {.kind = OP_COLL, .state = -1, .out = same, .in = {x}, .u.coll.how = COLL_COUNT},
         {.kind = OP_COLL, .state = -1, .out = same, .in = {wide}},
         {.kind = OP_COLL, .state = -1, .out = wide, .in = {x}, .u.coll.how = COLL_OWNER},
@@ -355,6 +374,7 @@ static void shape_rules(void **unused)
     }
     const op right[] = {
         {.kind = OP_COLUMNS, .state = -1, .out = same, .in = {wide}, .u.columns.from = 4},
+        {.kind = OP_COLUMNS, .state = -1, .out = same, .in = {wide, order}},
         {.kind = OP_COLL, .state = -1, .out = wide, .in = {x}},
         {.kind = OP_QUANT, .state = -1, .out = codes, .in = {x}},
         {.kind = OP_COLL, .state = -1, .out = more, .in = {codes}},

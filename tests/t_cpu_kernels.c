@@ -267,6 +267,24 @@ static void columns_are_copied(void **unused)
     }
 }
 
+static void columns_come_in_any_order(void **unused)
+{
+    (void)unused;
+    static const float order[] = {3, 0, 63, 3, 17};
+    rig g;
+    int rows[] = {5}, last[] = {4};
+    rig_open(&g, 20000);
+    rig_sequences(&g, 1, rows, last);
+    op o = {.kind = OP_COLUMNS, .in = {rig_act(&g, 64), rig_const(&g, 5)}};
+    o.out = rig_act(&g, 5);
+    memcpy((float *)g.t[o.in[1]].data, order, sizeof order);
+    rig_same(&g, &o, "columns in order");
+    for (int r = 0; r < 5; r++)
+        for (int k = 0; k < 5; k++)
+            assert_true(rig_at(&g, o.out)[r * 5 + k] == rig_at(&g, o.in[0])[r * 64 + (int)order[k]]);
+    rig_close(&g);
+}
+
 static void pooled_rows(void **unused)
 {
     (void)unused;
@@ -740,6 +758,7 @@ int main(void)
         cmocka_unit_test(rope_equals_the_reference),
         cmocka_unit_test(embed_and_take_out),
         cmocka_unit_test(columns_are_copied),
+        cmocka_unit_test(columns_come_in_any_order),
         cmocka_unit_test(pooled_rows),
         cmocka_unit_test(padded_rows),
         cmocka_unit_test(attention_equals_the_reference),

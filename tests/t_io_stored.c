@@ -46,6 +46,25 @@ static void read_filled(const weight *w, int64_t n, bool packed, float *to)
     mem_free(held);
 }
 
+/* Rows of the sorted twin: the same weights, each where the twin says. */
+static void check_sorted(const char *name, const stored_matrix *s)
+{
+    float *row = mem_array((size_t)s->cols, sizeof *row), *sorted = mem_array((size_t)s->cols, sizeof *sorted);
+    int64_t moved = 0;
+    for (int64_t n = 0; n < s->rows; n++) {
+        stored_floats(s, n, row);
+        stored_floats(s->sorted, n, sorted);
+        for (int64_t k = 0; k < s->cols; k++) {
+            const int32_t at = s->sorted->from[k];
+            moved += at != k;
+            if (sorted[k] != row[at]) fail_msg("%s: row %d: column %d is not %d", name, (int)n, (int)k, at);
+        }
+    }
+    assert_true(moved > 0);
+    mem_free(row);
+    mem_free(sorted);
+}
+
 static void check_layout(const char *name)
 {
     char path[300];
@@ -82,6 +101,8 @@ static void check_layout(const char *name)
             assert_memory_equal(row, other, (size_t)s->cols * sizeof *row);
         }
     }
+    assert_int_equal(s->sorted != NULL, strstr(name, "order") != NULL);
+    if (s->sorted) check_sorted(name, s);
     mem_free(row);
     mem_free(other);
     ckpt_close(c);

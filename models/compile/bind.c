@@ -42,6 +42,7 @@ typedef struct found {
     const spec_row *row; /* the line of [tensors] */
     const char *first;   /* the first name that was looked for */
     bool output_scale;   /* its factor is weight.output_scale */
+    bool sorted;         /* of stored matrices that whose columns are sorted */
 } found;
 
 /* Those of a text model inside another one first, then the spec's. */
@@ -402,6 +403,7 @@ static int piece_of(binder *b, const bind_want *w, const found *f, int64_t part,
         stored = stored->with_factor;
         factor = 1;
     }
+    if (f->sorted) stored = stored->sorted;
     bool transpose = f->how.transpose && w->cols != 0;
     int64_t src_cols = w->cols == 0 ? 1 : s->dim[s->rank - 1], src_rows = (int64_t)n / src_cols;
     *out = (piece){.entry = at,
@@ -441,8 +443,8 @@ static piece *pieces_of(binder *b, const bind_want *w, const found *f, int64_t r
     piece *pieces = arena_array(&b->mem, *n, sizeof *pieces);
     if (!pieces) return err_memory(e, "tensors"), NULL;
     for (size_t i = 0; i < *n && !rc; i++) {
-        found one = {
-            .entry = f->stack[i / (size_t)per_entry], .how = f->how, .row = f->row, .output_scale = f->output_scale};
+        found one = *f;
+        one.entry = f->stack[i / (size_t)per_entry];
         int64_t have = rows, cols = 0;
         if (f->how.tail) rc = entry_shape(b, w, &one, &have, &cols, e);
         bool sum = f->how.tail && !w->parts; /* tensors of any heights */
@@ -480,7 +482,8 @@ static bool weight_key(const weight *made, buf *key)
 {
     int64_t f[] = {made->rows, made->cols, made->want, made->vector, made->parts, made->n_piece};
     bool ok = buf_byte(key, 0) && buf_add(key, f, sizeof f) &&
-              buf_add(key, &made->output_scale, sizeof made->output_scale);
+              buf_add(key, &made->output_scale, sizeof made->output_scale) &&
+              buf_add(key, &made->order, sizeof made->order);
     for (uint32_t i = 0; i < made->n_piece && ok; i++) ok = piece_key(&made->pieces[i], key);
     return ok;
 }
@@ -525,8 +528,38 @@ static int find_output_scale(binder *b, const bind_want *w, const found *f, dtyp
     return rc || bias.entry ? rc : factor_of(b, f, 0, 1, out, e);
 }
 
+/* The constant that names the columns of a stored matrix in the order of their groups: matrices of the same order have
+ * one. 0: they stay as they lie. */
+static int find_order(binder *b, const bind_want *w, const found *f, dtype want, ref *out, err *e)
+{
+    const recipe *how = &f->how;
+    const stored_matrix *sorted = f->entry->stored ? f->entry->stored->sorted : NULL;
+    *out = 0;
+    if (!sorted || !w->order || f->n != 1 || want != DTYPE_NONE || w->parts || how->transpose || recipe_changes(how))
+        return OK;
+    const size_t n = (size_t)sorted->cols;
+    float *from = arena_array(&b->prog->mem, n, sizeof *from);
+    if (!from) return err_memory(e, "tensors");
+    for (size_t k = 0; k < n; k++) from[k] = (float)sorted->from[k];
+    buf key = {0};
+    if (!buf_byte(&key, 1) || !buf_add(&key, from, n * sizeof *from)) return buf_free(&key), err_memory(e, "tensors");
+    const uint32_t same = map_get(&b->made, buf_span(&key));
+    tensor t = {.name = arena_printf(&b->mem, "%s.order", f->entry->name),
+                .kind = TENSOR_CONST,
+                .rank = 1,
+                .layer = layer_number(w->layer, b->prog->n_enc),
+                .dim = {(int64_t)n},
+                .data = from};
+    *out = same != MAP_NONE ? same : t.name ? program_tensor(b->prog, &t, e) : 0;
+    int rc = *out ? OK : e->code ? e->code : err_memory(e, "tensors");
+    if (!rc && same == MAP_NONE) rc = remember_tensor(b, buf_span(&key), *out, e);
+    buf_free(&key);
+    return rc;
+}
+
 static int make_weight(binder *b, const bind_want *w, const found *f, const char *name, ref *out, err *e)
 {
+    ref order = 0;
     int64_t have = 0, cols = 0, parts = w->parts ? w->parts : 1, rows = w->rows / parts;
     size_t n;
     int rc = check_recipe(w, f, e);
@@ -537,9 +570,11 @@ static int make_weight(binder *b, const bind_want *w, const found *f, const char
     dtype held = DTYPE_NONE;
     float output_scale = 0;
     found own = *f;
-    if ((rc = wanted_type(b, w, f, name, &held, e)) || (rc = find_output_scale(b, w, f, held, &output_scale, e)))
+    if ((rc = wanted_type(b, w, f, name, &held, e)) || (rc = find_output_scale(b, w, f, held, &output_scale, e)) ||
+        (rc = find_order(b, w, f, held, &order, e)))
         return rc;
     own.output_scale = output_scale != 0;
+    own.sorted = order != 0;
     piece *pieces = pieces_of(b, w, &own, rows, &n, e);
     if (!pieces) return e->code;
     bool vector = w->cols == 0;
@@ -552,7 +587,8 @@ static int make_weight(binder *b, const bind_want *w, const found *f, const char
                    .vector = vector,
                    .parts = w->parts,
                    .want = held,
-                   .output_scale = output_scale};
+                   .output_scale = output_scale,
+                   .order = order};
     b->widened += held == DTYPE_NONE && output_scale == 0 && dtype_is_block(pieces[0].type) &&
                   (scale_of(b, f) || (stored_factor(f->entry) != 1 && !f->entry->stored->with_factor));
     made.packed = pieces[0].packed && weight_held_type(&made) == pieces[0].type;

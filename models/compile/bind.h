@@ -52,6 +52,7 @@ typedef struct bind_want {
     bool floats;          /* held as float32 */
     bool table;           /* the token table */
     bool output_scale;    /* a factor beside the matrix may be left to weight.output_scale */
+    bool order;           /* its columns may lie in another order (weight.order) */
 } bind_want;
 
 /* The weight as a tensor of the program; asked twice, it is the same tensor. */

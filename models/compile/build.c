@@ -282,7 +282,13 @@ static int build_ops(builder *b, err *e)
 int build_program(program **out, spec *s, config_eval *values, const ckpt *c, const build_options *o, err *e)
 {
     err own = {0};
-    builder b = {.s = s, .values = values, .layer = OUTSIDE, .ctx = o->ctx, .act_f32 = o->act_f32, .e = &own};
+    builder b = {.s = s,
+                 .values = values,
+                 .layer = OUTSIDE,
+                 .ctx = o->ctx,
+                 .act_f32 = o->act_f32,
+                 .written = o->written,
+                 .e = &own};
     b.prog = program_new(&own);
     int rc = b.prog ? bind_open(&b.bind, b.prog, s, values, c, o->policy, &own) : own.code;
     if (!rc) rc = build_ops(&b, &own);

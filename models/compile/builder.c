@@ -125,9 +125,23 @@ static const char *part_name(const char *part, const char *what, char out[PART_N
     return out;
 }
 
+/* x with its columns in the order that matrix w wants them in: once for all matrices of the same order. */
+static ref in_order(builder *b, const call *c, ref w, ref x, const char *part)
+{
+    const program *p = b->prog;
+    const ref order = p->weights[p->tensors[w].weight].order;
+    if (!order) return x;
+    for (uint32_t i = p->n_op; i-- > 0 && p->ops[i].out != x;)
+        if (p->ops[i].kind == OP_COLUMNS && p->ops[i].in[0] == x && p->ops[i].in[1] == order) return p->ops[i].out;
+    char name[PART_NAME];
+    op o = {.kind = OP_COLUMNS, .in = {x, order}};
+    return builder_op(b, o, c->path, part_name(part, "ordered", name), x, builder_width(b, x));
+}
+
 ref builder_matmul(builder *b, const call *c, ref w, ref bias, ref x, const char *part)
 {
     const float factor = b->prog->weights[b->prog->tensors[w].weight].output_scale;
+    if (!(x = in_order(b, c, w, x, part))) return 0;
     op o = {.kind = OP_MATMUL, .in = {x, w, bias}};
     ref y = builder_op(b, o, c->path, part, x, b->prog->tensors[w].dim[0]);
     if (!y || factor == 0) return y;
@@ -145,7 +159,8 @@ ref builder_linear(builder *b, const call *c, const char *role, ref x, int64_t n
                       .pairs = o.pairs,
                       .rotated = o.rotated,
                       .keep_type = o.keep_type,
-                      .output_scale = !b->act_f32};
+                      .output_scale = !b->act_f32,
+                      .order = !b->written};
     if (!weight_of(b, c, role, want, &w) || !bias_of(b, c, role, o.bias, b->prog->tensors[w].dim[0], o, &bias))
         return 0;
     return builder_matmul(b, c, w, bias, x, role);

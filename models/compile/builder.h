@@ -21,9 +21,9 @@ struct builder {
     bool encoding; /* in that encoder's formulas: rows are AXIS_ENC, paths begin with "enc." */
     ref memory;    /* the result of that encoder; 0: there is none */
     int ctx;       /* positions that tables are made for */
-    bool act_f32;  /* build_options */
-    bool bidirectional; /* encoder_only: attention sees later tokens too, unless a slot says otherwise */
-    bool uncausal;      /* a decoder whose name `causal` is false: so it is there, and a window of w reaches w tokens */
+    bool act_f32, written; /* build_options */
+    bool bidirectional;    /* encoder_only: attention sees later tokens too, unless a slot says otherwise */
+    bool uncausal; /* a decoder whose name `causal` is false: so it is there, and a window of w reaches w tokens */
     int64_t dim;
     struct {
         const char *name; /* the program's memory */

@@ -297,7 +297,7 @@ static bool same_ropes(const program *a, const program *b)
 int export_check(const model *m, const char *path, err *e)
 {
     model *again;
-    const model_options o = {.model_path = path, .act = "f32", .ctx = m->ctx};
+    const model_options o = {.model_path = path, .act = "f32", .written = true, .ctx = m->ctx};
     int rc = model_open(&again, &o, e);
     if (rc) {
         export_kind kind = str_ends(path, ".gguf") ? EXPORT_GGUF : EXPORT_HF;

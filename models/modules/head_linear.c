@@ -31,7 +31,8 @@ static ref emit(builder *b, const call *c)
                       .layer = b->layer,
                       .rows = o->vocab,
                       .cols = builder_width(b, c->in[0]),
-                      .output_scale = !tied && !b->act_f32};
+                      .output_scale = !tied && !b->act_f32,
+                      .order = !tied && !b->written};
     ref w, bias = 0;
     if (bind_weight(b->bind, &want, &w, b->e)) return 0;
     if (strcmp(o->bias, "false") != 0) {

@@ -85,6 +85,7 @@ static int run_export(const invocation *v, err *e)
     const model_options mo = {.spec_path = o->model.spec,
                               .model_path = o->model.model,
                               .act = "f32",
+                              .written = true,
                               .ctx = (int)o->model.ctx,
                               .ignored_keys = o->model.ignore_key};
     const char *weights = o->model.weights && !strcmp(o->model.weights, "q8") ? "q8_0" : o->model.weights;

@@ -301,6 +301,7 @@ static int run_quantize(const invocation *v, err *e)
                               .model_path = o->model.model,
                               .policy = &policy,
                               .act = "f32",
+                              .written = true,
                               .ignored_keys = o->model.ignore_key};
     if (!rc) rc = model_open(&m, &mo, e);
     if (rc) return policy_free(&policy), rc;

@@ -452,8 +452,15 @@ static const char *check_recur(shapes t)
 
 static const char *check_columns(shapes t)
 {
-    if (!same_rows(t.a, t.out) || t.b || t.c) return "input and output have different rows";
+    if (!same_rows(t.a, t.out) || t.c) return "input and output have different rows";
     const int64_t from = t.o->u.columns.from;
+    if (t.b && (t.b->kind != TENSOR_CONST || !is_vector(t.b, tensor_count(t.out)) || from))
+        return "needs the number of each column";
+    for (int64_t k = 0; t.b && k < t.b->dim[0]; k++) {
+        const float at = t.b->data[k];
+        if (!(at >= 0 && at < (float)tensor_count(t.a)) || at != floorf(at)) return "a column is not in the row";
+    }
+    if (t.b) return NULL;
     return from < 0 || from + tensor_count(t.out) > tensor_count(t.a) ? "the columns are not in the row" : NULL;
 }
 

@@ -73,7 +73,8 @@ enum {
       "up in0 by the keys of in1 [delta: less what they find there], as strong as in2 says; heads of in0 and in2 "     \
       "share "                                                                                                         \
       "key heads of in1; the state is in its slot")                                                                    \
-    X(COLUMNS, columns, 0, "out = the columns of in0 from column `from` on, as many as out has")
+    X(COLUMNS, columns, 0,                                                                                             \
+      "out = the columns of in0 from column `from` on, as many as out has, or those that constant in1 names")
 #define OP_LIST(X)                                                                                                     \
     KERNEL_LIST(X)                                                                                                     \
     X(COLL, coll, OPF_COLL,                                                                                            \

@@ -2,12 +2,15 @@
 #include "io/stored_layout.h"
 
 #include "base/half.h"
+#include "base/mem.h"
 #include "io/ckpt_build.h"
 #include "tensor/quant.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+enum { ORDER_MOST = 1 << 16 }; /* columns whose order a leader tells its nodes (net/catalogue.c) */
 
 /* One matrix while its tensors are found. */
 typedef struct finding {
@@ -90,22 +93,25 @@ static int scales_by_row(finding *f, const ckpt_entry *t, int64_t group)
     return OK;
 }
 
+/* The same matrix in a type of its own, in the checkpoint's memory. */
+static stored_matrix *twin_of(finding *f, dtype type)
+{
+    stored_matrix *twin = ckpt_memory(f->c, sizeof *twin);
+    if (!twin) return err_memory(f->e, ckpt_path(f->c)), NULL;
+    *twin = f->s;
+    twin->type = type;
+    return twin;
+}
+
 static int join(finding *f, dtype type)
 {
     f->s.type = type;
-    f->s.codes = f->codes->data;
     stored_matrix *own = ckpt_memory(f->c, sizeof *own);
     const size_t n = strlen(f->base) + strlen(f->end) + 1;
     char *name = ckpt_memory(f->c, n);
     if (!own || !name) return err_memory(f->e, ckpt_path(f->c));
     *own = f->s;
-    if (type == DTYPE_NVFP4) {
-        stored_matrix *twin = ckpt_memory(f->c, sizeof *twin);
-        if (!twin) return err_memory(f->e, ckpt_path(f->c));
-        *twin = f->s;
-        twin->type = DTYPE_NVFP4_F32;
-        own->with_factor = twin;
-    }
+    if (type == DTYPE_NVFP4 && !(own->with_factor = twin_of(f, DTYPE_NVFP4_F32))) return f->e->code;
     snprintf(name, n, "%s%s", f->base, f->end);
     return ckpt_join(f->c, name,
                      &(ckpt_entry){.type = type, .dims = f->dims, .stored = own, .of = ckpt_index(f->c, f->codes)},
@@ -243,10 +249,54 @@ static dtype type_of_ints(const stored_matrix *s, int64_t scales)
 {
     const int64_t group = s->scale.cols;
     const bool wide = group % 128 == 0 || group >= s->cols;
-    if (s->order || !scales_are_halves(&s->scale, scales)) return DTYPE_F32;
+    if (!scales_are_halves(&s->scale, scales)) return DTYPE_F32;
     if (s->bits == 4)
         return wide ? DTYPE_Q4_Z128 : group % 64 == 0 ? DTYPE_Q4_Z64 : group % 32 == 0 ? DTYPE_Q4_Z32 : DTYPE_F32;
     return !wide ? DTYPE_F32 : s->bits == 8 ? DTYPE_Q8_Z128 : s->bits == 3 ? DTYPE_Q3_Z128 : DTYPE_Q2_Z128;
+}
+
+/* Whether all groups of columns are as wide as their scales say. */
+static bool groups_are_even(const finding *f, int32_t *filled)
+{
+    bool even = f->s.cols == f->s.groups * f->s.scale.cols;
+    for (int64_t k = 0; k < f->s.cols && even; k++) {
+        int32_t group;
+        memcpy(&group, f->s.order + 4 * k, 4);
+        even = filled[group]++ < f->s.scale.cols;
+    }
+    return even;
+}
+
+/* f->s.sorted: the matrix in blocks of `type`, its columns by group. */
+static int sort_columns(finding *f, dtype type)
+{
+    const int64_t each = f->s.scale.cols;
+    stored_matrix *sorted = twin_of(f, type);
+    int32_t *from = ckpt_memory(f->c, (uint64_t)f->s.cols * sizeof *from),
+            *filled = mem_zero((size_t)f->s.groups, sizeof *filled);
+    if (!sorted || !from || !filled) return mem_free(filled), err_memory(f->e, ckpt_path(f->c));
+    if (groups_are_even(f, filled)) {
+        memset(filled, 0, (size_t)f->s.groups * sizeof *filled);
+        for (int32_t k = 0; k < f->s.cols; k++) {
+            int32_t group;
+            memcpy(&group, f->s.order + 4 * (int64_t)k, 4);
+            from[group * each + filled[group]++] = k;
+        }
+        sorted->order = NULL;
+        sorted->from = from;
+        f->s.sorted = sorted;
+    }
+    mem_free(filled);
+    return OK;
+}
+
+/* Joins a matrix of integers. With columns out of order it is one of floats, beside which `sorted` has blocks. */
+static int join_ints(finding *f)
+{
+    const dtype type = type_of_ints(&f->s, f->s.rows * f->s.groups);
+    if (!f->s.order) return join(f, type);
+    int rc = type != DTYPE_F32 && f->s.cols <= ORDER_MOST ? sort_columns(f, type) : OK;
+    return rc ? rc : join(f, DTYPE_F32);
 }
 
 /* The group of each column, where they are not in order. */
@@ -262,6 +312,8 @@ static int take_order(finding *f, const ckpt_entry *t)
         ascending &= group == k / f->s.scale.cols;
     }
     f->s.order = ascending ? NULL : t->data;
+    for (int i = 0; i < f->s.n_source; i++)
+        if (f->s.source[i].entry == ckpt_index(f->c, t)) f->s.source[i].told = f->s.cols <= ORDER_MOST;
     return OK;
 }
 
@@ -328,7 +380,7 @@ static int find_qweight(finding *f, bool *made)
     s->zero = 1 << (s->bits - 1);
     f->dims = (shape){2, {s->rows, s->cols}};
     if (s->form == STORED_COLUMNS) rc = take_order(f, order);
-    return rc ? rc : join(f, type_of_ints(s, s->rows * s->groups));
+    return rc ? rc : join_ints(f);
 }
 
 /* compressed-tensors: X.weight_packed in words, with X.weight_shape. */
@@ -359,7 +411,7 @@ static int find_words(finding *f, bool *made)
         rc = wrong(f, "its zeros have another shape");
     s->zeros = zero ? zero->data : NULL;
     if (!rc) rc = take_order(f, order);
-    return rc ? rc : join(f, type_of_ints(s, s->rows * s->groups));
+    return rc ? rc : join_ints(f);
 }
 
 /* ---- bitsandbytes */
@@ -424,7 +476,7 @@ int stored_layout(ckpt *c, uint32_t i, const stored_said *said, bool *made, err 
     for (size_t k = 0; k < sizeof layouts / sizeof *layouts && !*made; k++) {
         const layout_row *row = &layouts[k];
         const size_t part = strlen(row->part);
-        finding f = {.c = c, .said = said, .codes = t, .end = ".weight", .e = e};
+        finding f = {.c = c, .said = said, .codes = t, .end = ".weight", .s.codes = t->data, .e = e};
         if (t->type != row->type || t->packed || n <= part || n >= sizeof f.base ||
             strcmp(t->name + n - part, row->part))
             continue;

@@ -29,10 +29,20 @@ struct importance_sum {
 /* The table of an op's experts, or 0. */
 static ref table_of(const op *o) { return o->kind == OP_MATMUL_EXP ? o->in[3] : 0; }
 
+/* The rows that a matrix takes, with their columns as they lie in its tensor (weight.order). */
+static ref rows_of(const program *p, const op *o)
+{
+    const bool sorted = p->weights[p->tensors[o->in[1]].weight].order != 0;
+    for (uint32_t i = 0; i < p->n_op && sorted; i++)
+        if (p->ops[i].out == o->in[0]) return p->ops[i].in[0];
+    return o->in[0];
+}
+
 static input *input_of(const importance_sum *s, const op *o)
 {
+    const ref x = rows_of(s->g->prog, o);
     for (int32_t i = 0; i < s->n; i++)
-        if (s->inputs[i].x == o->in[0]) return &s->inputs[i];
+        if (s->inputs[i].x == x) return &s->inputs[i];
     return NULL;
 }
 
@@ -70,7 +80,7 @@ static int add_input(importance_sum *s, const op *o, err *e)
     const program *p = s->g->prog;
     ref table = table_of(o);
     input *t = &s->inputs[s->n++];
-    *t = (input){.x = o->in[0], .table = table ? keep_table(s, table) : NULL, .parts = 1};
+    *t = (input){.x = rows_of(p, o), .table = table ? keep_table(s, table) : NULL, .parts = 1};
     t->cols = (int64_t)tensor_count(&p->tensors[o->in[0]]);
     if (table) t->parts = p->weights[p->tensors[o->in[1]].weight].parts;
     t->square = mem_zero((uint64_t)t->parts, (uint64_t)t->cols * sizeof *t->square);

@@ -21,12 +21,13 @@ static void write_text(buf *out, span t)
     buf_add(out, t.p, t.n);
 }
 
-/* The tensors of a piece, of more than `least` bytes but for the first. */
+/* The tensors of a piece, of more than `least` bytes but for the first; of those whose values are told none. */
 static void mark_piece(const piece *c, uint64_t least, bool *is)
 {
     is[c->entry] = true;
     for (int i = 1; c->stored && i < c->stored->n_source; i++)
-        if (c->stored->source[i].bytes > least) is[c->stored->source[i].entry] = true;
+        if (c->stored->source[i].bytes > least && !(least && c->stored->source[i].told))
+            is[c->stored->source[i].entry] = true;
 }
 
 /* want[i]: ops of p read weights of tensor i of the checkpoint that its model was built from. */

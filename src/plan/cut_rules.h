@@ -63,7 +63,7 @@ static inline int64_t cut_recur_heads(const op *o) { return cut_by_keys(o) ? o->
     X(JOIN, ALIKE, ALIKE, ALIKE, NOTHING, NOTHING, o->u.join.heads)                                                    \
     X(CONV, ALIKE, ALIKE, COLUMNS, VECTOR, NOTHING, 0)                                                                 \
     X(RECUR, ALIKE, ALIKE, KEYS, ALIKE, HEADS, cut_recur_heads(o))                                                     \
-    X(COLUMNS, WHOLE, WHOLE, NOTHING, NOTHING, NOTHING, 0)                                                             \
+    X(COLUMNS, WHOLE, WHOLE, ALL, NOTHING, NOTHING, 0)                                                                 \
     X(COLL, WHOLE, WHOLE, NOTHING, NOTHING, NOTHING, 0)
 
 typedef struct cut_rule {

@@ -35,11 +35,13 @@ static int awq_code(const uint8_t *words, int64_t row, int64_t n, int64_t cols)
     return (int)(word_at(words, row * (cols / 8) + n / 8) >> 4 * place[n % 8] & 15);
 }
 
-/* Codes of columns k … k + n - 1 of row r. */
-static void codes_get(const stored_matrix *s, int64_t r, int64_t k, int n, uint8_t *q)
+/* Codes of columns k0 … k0 + n - 1 of row r. */
+static void codes_get(const stored_matrix *s, int64_t r, int64_t k0, int n, uint8_t *q)
 {
     const int64_t each = s->bits ? 32 / s->bits : 1, quarter = s->rows / 4;
-    for (int i = 0; i < n; i++, k++) switch (s->form) {
+    for (int i = 0; i < n; i++) {
+        const int64_t k = s->from ? s->from[k0 + i] : k0 + i;
+        switch (s->form) {
         case STORED_BYTES: q[i] = s->codes[r * s->cols + k]; break;
         case STORED_NIBBLES: q[i] = s->codes[r * (s->cols / 2) + k / 2] >> k % 2 * 4 & 15; break;
         case STORED_NIBBLES_2: q[i] = s->codes[(r * s->cols + k) / 2] >> (1 - (r * s->cols + k) % 2) * 4 & 15; break;
@@ -51,6 +53,7 @@ static void codes_get(const stored_matrix *s, int64_t r, int64_t k, int n, uint8
         case STORED_AWQ: q[i] = (uint8_t)awq_code(s->codes, k, r, s->rows); break;
         default: q[i] = s->codes[r % quarter * s->cols + k] >> r / quarter * 2 & 3;
         }
+    }
 }
 
 static int64_t group_of(const stored_matrix *s, int64_t k)

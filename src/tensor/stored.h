@@ -46,15 +46,19 @@ typedef struct stored_matrix {
      * order; or by row and group (compressed-tensors). zero_more is added to each, within `bits` + 1 bits. */
     const uint8_t *zeros;
     int32_t zero, zero_more;
-    int64_t groups;       /* of a row */
-    const uint8_t *order; /* the group of each column, int32; NULL: k / scale.cols */
-    float factor;         /* of every scale: 1, or, where the type is NVFP4 or Q2_0, left to the reader */
+    int64_t groups;                     /* of a row */
+    const uint8_t *order;               /* the group of each column, int32; NULL: k / scale.cols */
+    const int32_t *from;                /* the stored column of each column that it gives; NULL: they are the same */
+    const struct stored_matrix *sorted; /* the same with the columns of a group side by side, in a type of blocks; NULL:
+                                           there is none, or they lie so */
+    float factor;                       /* of every scale: 1, or, where the type is NVFP4 or Q2_0, left to the reader */
     const struct stored_matrix *with_factor; /* the same in a type whose scales take it; NULL: there is none */
     const uint8_t *nested;                   /* scales are bytes into a table of 256 floats, or NULL … */
     const uint8_t *nested_by;                /* … times a float for 256 of them, plus an offset */
     float nested_offset;
     struct {
         uint32_t entry;
+        bool told; /* its values say how the others are read: whoever has a part of the matrix has them all */
         uint64_t bytes;
     } source[STORED_SOURCES]; /* n_source tensors of the checkpoint that it is made of, first that of the codes */
     int n_source;
