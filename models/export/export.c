@@ -248,6 +248,8 @@ const write_tensor *export_tensors(const exporter *x, size_t *n)
 
 const json *export_config(const exporter *x) { return x->config; }
 
+bool export_widens(const exporter *x) { return x->widens; }
+
 const char *export_class_apart(const exporter *x)
 {
     const char *code = x->names ? spec_text(x->names, "model", "code") : NULL;

@@ -27,6 +27,8 @@ void export_close(exporter *x); /* NULL ok */
 const write_tensor *export_tensors(const exporter *x, size_t *n);
 /* EXPORT_HF: the contents of config.json. */
 const json *export_config(const exporter *x);
+/* Whether quantized matrices are written as f32 because the container has no such type. */
+bool export_widens(const exporter *x);
 /* EXPORT_HF: the class, where transformers has none of that name and config.json has no auto_map; else NULL. */
 const char *export_class_apart(const exporter *x);
 /* EXPORT_GGUF: all key-values but the vocabulary; the caller may add to them. */

@@ -18,6 +18,7 @@ struct exporter {
     export_kind kind;
     dtype type;
     bool as_held; /* matrices in the types that the model was opened to hold them in */
+    bool widens;  /* quantized matrices become f32, and nobody asked for it */
     arena mem;
     write_tensor *tensor;
     size_t n, cap;

@@ -259,18 +259,26 @@ static int give_row(void *self, uint64_t n, float *to, err *e)
     return rc;
 }
 
-/* The bytes of a row that the checkpoint holds in the type to write. */
-static const void *give_raw(void *self, uint64_t n, dtype type)
+/* The piece that holds row n in the type to write, and which of its rows it is; NULL: none does. */
+static const piece *piece_with(const out_tensor *t, uint64_t n, dtype type, int64_t *row)
 {
-    const out_tensor *t = self;
-    int64_t row;
-    uint64_t row_bytes;
     out_row r = row_at(t, (int64_t)n % t->rows);
     const out_part *p = &t->part[r.part];
-    const piece *c = weight_row(p->from, p->first + (int64_t)n / t->rows * p->rows + r.row, &row);
-    bool same = !c->transpose && !c->packed && !c->stored && !piece_changes(c) && !piece_changes(&p->how) &&
-                c->type == type;
-    return same && dtype_bytes(type, (uint64_t)c->src_cols, &row_bytes) ? c->data + (uint64_t)row * row_bytes : NULL;
+    const piece *c = weight_row(p->from, p->first + (int64_t)n / t->rows * p->rows + r.row, row);
+    bool same = !c->transpose && !c->packed && !piece_changes(c) && !piece_changes(&p->how) && c->type == type;
+    uint64_t bytes;
+    return same && dtype_bytes(type, (uint64_t)c->src_cols, &bytes) ? c : NULL;
+}
+
+/* The bytes of a row that the checkpoint holds in the type to write. */
+static const void *give_raw(void *self, uint64_t n, dtype type, uint8_t *room)
+{
+    int64_t row;
+    const piece *c = piece_with(self, n, type, &row);
+    if (!c) return NULL;
+    if (!c->stored) return c->data + (uint64_t)row * dtype_row_bytes(type, (uint64_t)c->src_cols);
+    stored_row(c->stored, row, room);
+    return room;
 }
 
 /* ---- the list */
@@ -279,8 +287,8 @@ static const void *give_raw(void *self, uint64_t n, dtype type)
 static bool lies_ready(const out_tensor *t, dtype type)
 {
     if (t->mixed || t->vector) return false;
-    for (int64_t i = 0; i < t->matrices * t->rows; i++)
-        if (!give_raw((void *)t, (uint64_t)i, type)) return false;
+    for (int64_t i = 0, row; i < t->matrices * t->rows; i++)
+        if (!piece_with(t, (uint64_t)i, type, &row)) return false;
     return true;
 }
 
@@ -388,8 +396,11 @@ int export_rename_tensors(exporter *x)
         out_tensor *t = &all.at[x->n];
         if ((rc = t->mixed ? map_bands(x, t) : map_rows(x, t))) break;
         t->dims = dims_of(t);
+        const piece *first = &t->part[0].from->pieces[0];
+        const dtype type = type_of(x, t);
+        x->widens |= type == DTYPE_F32 && x->type == DTYPE_NONE && (dtype_is_block(first->type) || first->stored);
         x->tensor[x->n] = (write_tensor){.name = t->name,
-                                         .type = type_of(x, t),
+                                         .type = type,
                                          .dims = t->dims,
                                          .row = give_row,
                                          .raw_row = t->vector || t->mixed ? NULL : give_raw,

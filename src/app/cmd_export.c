@@ -44,11 +44,9 @@ static int write_file(const model *m, const export_options *o, exporter *x, err 
 }
 
 /* Says that quantized tensors became f32. */
-static void say_decoded(const model *m, const char *path, dtype type)
+static void say_widened(const exporter *x, const char *path)
 {
-    bool blocks = false;
-    for (uint32_t i = 0; i < m->prog->n_weight; i++) blocks |= dtype_is_block(m->prog->weights[i].pieces[0].type);
-    if (blocks && type == DTYPE_NONE)
+    if (export_widens(x))
         log_line(
             LOG_INFO,
             "%s: what was quantized is written as f32, which holds it exactly; with --weights f16 or bf16 it takes "
@@ -73,7 +71,7 @@ static int export_model(const model *m, const export_options *o, dtype type, err
     int rc = export_open(&x, m, gguf ? EXPORT_GGUF : EXPORT_HF, type, e);
     if (rc) return rc;
     rc = gguf ? write_file(m, o, x, e) : export_folder_write(m, &o->model, x, o->own.out, e);
-    if (!rc && (!gguf || ckpt_own_spec(m->weights))) say_decoded(m, o->own.out, type);
+    if (!rc) say_widened(x, o->own.out);
     if (!rc && !gguf) say_of_folder(x, o->own.out);
     export_close(x);
     return rc;
@@ -114,9 +112,9 @@ const command command_export = {
     .flags = flags,
     .options_size = sizeof(export_options),
     .notes = "--weights is the type to write: f32, f16, bf16, and for GGUF also block types such as q8_0. Without\n"
-             "it types stay, but quantized tensors go to a folder as f32, which holds them exactly: f16 or bf16\n"
-             "take half the space. A folder that holds another model is left alone; one that an export wrote is\n"
-             "replaced once the new one is right.\n"
+             "it types stay, but quantized tensors that the form has no type for become f32, which holds them\n"
+             "exactly: f16 or bf16 take half the space. A folder that holds another model is left alone; one\n"
+             "that an export wrote is replaced once the new one is right.\n"
              "\n"
              "  inferflow export --model stories.bin --tokenizer tok512.bin -o stories.gguf --weights q8_0\n",
     .run = run_export,

@@ -58,7 +58,8 @@ static int write_chunk(file_out *f, const chunk *c, int threads, err *e)
     int rc = OK;
     bool any = false;
     for (uint64_t i = 0; i < c->n && !rc; i++) {
-        c->raw[i] = t->raw_row ? t->raw_row(t->self, c->from + i, t->type) : NULL;
+        uint8_t *room = c->encoded + i * c->row_bytes;
+        c->raw[i] = t->raw_row ? t->raw_row(t->self, c->from + i, t->type, room) : NULL;
         if (c->raw[i]) continue;
         any = true;
         if (quant_can_encode(t->type)) rc = t->row(t->self, c->from + i, c->values + i * c->cols, e);

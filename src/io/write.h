@@ -18,8 +18,9 @@ typedef struct write_tensor {
     /* Writes row n (of all leading dimensions together; dims.dim[rank-1] floats) to `to`. The type must be one that
      * quant_can_encode, unless all rows are raw. */
     int (*row)(void *self, uint64_t n, float *to, err *e);
-    /* The bytes of row n if it is encoded in `type` already, else NULL; or no function. */
-    const void *(*raw_row)(void *self, uint64_t n, dtype type);
+    /* The bytes of row n if it is encoded in `type` already, else NULL; or no function. They may be put together in
+     * `room`, which has place for them. */
+    const void *(*raw_row)(void *self, uint64_t n, dtype type, uint8_t *room);
     void *self;
     /* Writes all bytes of the tensor itself; or no function. */
     int (*stream)(void *self, file_out *f, err *e);

@@ -8,8 +8,9 @@
 A layout is a row of LAYOUTS: a tiny model, what becomes of each of its matrices (tensors to store, and the numbers
 they stand for, in double), and what config.json or hf_quant_config.json says. transformers computes with the decoded
 numbers in double; the engine reads the folder. Logits of 5, 20 and 70 random ids within 3e-5 of the largest, 32 greedy
-tokens; the same bits in chunks, over threads and on two devices, with float and with int8 activations; and what a
-packed type holds takes at most 1.05 of the file's bytes.
+tokens; the same bits in chunks, over threads and on two devices, with float and with int8 activations; what a packed
+type holds takes at most 1.05 of the file's bytes; and a GGUF file that is exported gives the logits, and is as small
+where GGUF has the type.
 """
 import argparse
 import fnmatch
@@ -403,6 +404,7 @@ LAYOUTS = {
     "bitnet-auto": row(llama(), bitnet(False), dict(quant_method="bitnet", linear_class="autobitlinear",
                                                     quantization_mode="offline"), memory=None),
 }
+IN_GGUF = ("ct-mxfp4", "gpt-oss-mxfp4")     # of these types
 # what the message has to name
 REFUSED = {
     "aqlm": (row(llama(), gptq(4, 128), dict(quant_method="aqlm")), "aqlm"),
@@ -517,6 +519,25 @@ def held_share(binary, folder, quantized):
     return (sum(r["own_bytes"] for r in plan["ranks"]) + size - quantized) / size
 
 
+def exported_share(binary, folder, ids, want):
+    """Bytes of a GGUF file of the model over those of the folder's; "nothing": it cannot say how experts are picked."""
+    out = os.path.join(folder, "out.gguf")
+    try:
+        run(binary, "export", "-m", folder, "-o", out)
+    except Failure as e:
+        if "moe" in os.path.basename(folder) and "ffn.route" in str(e):
+            return "nothing"
+        raise
+    off = float(np.abs(logits(binary, out, ids, *FLOATS) - want).max() / np.abs(want).max())
+    if not off <= BAR:
+        raise Failure(f"the GGUF file is off by {off:.1e} of the largest logit")
+    share = os.path.getsize(out) / os.path.getsize(os.path.join(folder, "model.safetensors"))
+    os.remove(out)
+    if os.path.basename(folder) in IN_GGUF and share > MEMORY:
+        raise Failure(f"the GGUF file has {share:.2f} of the file's bytes")
+    return f"{share:.2f}"
+
+
 def judge(binary, folder, layout):
     model, quantized = write(folder, layout)
     ids = np.random.default_rng(3).integers(3, 199, max(TOKENS)).tolist()
@@ -544,7 +565,8 @@ def judge(binary, folder, layout):
     if layout[4] and share > layout[4]:
         raise Failure(f"{share:.2f} of the file's bytes in memory")
     off = float(np.abs(base - want).max() / np.abs(want).max())
-    return f"{worst:.1e}, int8 {off:.1e}, {share:.2f} of the file's bytes"
+    gguf = exported_share(binary, folder, ids, want)
+    return f"{worst:.1e}, int8 {off:.1e}, {share:.2f} of the file's bytes, {gguf} as GGUF"
 
 
 def refused(binary, folder, layout, name):
