@@ -93,8 +93,8 @@ typedef struct qmat_args {
 enum { MANY_ROWS = 128, MANY_OUTPUTS = 128 }; /* of a block of threads where there are many rows */
 /* And of one by warpgroups (qwgmma.cuh), for kinds whose blocks fit: threads, bytes of dynamic shared memory. */
 enum { WG_OUTPUTS = 192, WG_THREADS = 512, WG_SHARED = 208 << 10 };
-#define WG_ROWS(two_levels) ((two_levels) ? 64 : 128)
-#define WG_FITS(block)      ((block) >= 32)
+#define WG_ROWS(two_levels)  ((two_levels) ? 64 : 128)
+#define WG_FITS(block, code) ((block) >= 32 && (code) != PANEL_E4M3)
 
 /* Float weights, float activations. */
 typedef struct fmat_args {

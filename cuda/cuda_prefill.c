@@ -10,11 +10,11 @@ enum { MANY = 129, MANY_OF_ALL = 33, MANY_OF_EXPERT = 8, WG_OF_EXPERT = 32, WG_C
 
 typedef struct kind_name {
     const char *name;
-    int block;
+    int block, code;
 } kind_name;
-static const kind_name kinds[PANEL_USUAL] = {
-#define X(name, bits, block, ...) {#name, block},
-    PANEL_USUAL_KINDS(X)
+static const kind_name kinds[PANEL_KINDS] = {
+#define X(name, bits, block, span, scale, base, code, zero) {#name, block, code},
+    PANEL_KIND_LIST(X)
 #undef X
 };
 
@@ -23,8 +23,8 @@ static int load_kinds(cuda_weights *w, cu_module from, bool warpgroups, cu_funct
 {
     char name[64];
     int rc = OK;
-    for (int k = 0; k < PANEL_USUAL && !rc; k++) {
-        if (warpgroups && !WG_FITS(kinds[k].block)) continue;
+    for (int k = 0; k < PANEL_KINDS && !rc; k++) {
+        if (warpgroups && !WG_FITS(kinds[k].block, kinds[k].code)) continue;
         snprintf(name, sizeof name, "cuda_%s_%s", warpgroups ? "qwgmma" : "qprefill", kinds[k].name);
         rc = cuda_find(&w->q, from, name, &to[k], e);
         if (!rc && warpgroups)

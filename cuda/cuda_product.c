@@ -25,7 +25,7 @@ int cuda_product_load(cuda_weights *w, err *e)
 {
     static const char *const kinds[] = {
 #define X(name, ...) #name,
-        PANEL_USUAL_KINDS(X)
+        PANEL_KIND_LIST(X)
 #undef X
     };
     static const int rows[CUDA_FAST_WAYS] = {1, CUDA_FAST_ROWS};
@@ -36,7 +36,7 @@ int cuda_product_load(cuda_weights *w, err *e)
     if (!rc)
         rc = cuda_done(&w->q, cu->cuDeviceGetAttribute(&to->shared_optin, CU_SHARED_OPTIN, w->q.device), "asking it",
                        e);
-    for (int k = 0; k < PANEL_USUAL * QDECODE_WAYS && !rc; k++) {
+    for (int k = 0; k < PANEL_KINDS * QDECODE_WAYS && !rc; k++) {
         cu_function *f = &to->qdecode[k / QDECODE_WAYS][k % QDECODE_WAYS];
         snprintf(name, sizeof name, "cuda_qdecode_%s_%d", kinds[k / QDECODE_WAYS], decode_rows[k % QDECODE_WAYS]);
         rc = cuda_find(&w->q, w->fast, name, f, e);
@@ -242,24 +242,11 @@ static int start_gated(cuda_device *d, const cuda_segment *s, const step *st, co
     return start_decode(d, st, o, &a, e);
 }
 
-/* Kinds of what the hub's quantizers store have none. */
-static bool have_kernels(const cuda_device *d, const uint32_t *ops, int n)
-{
-    bool have = true;
-    for (int i = 0; i < n; i++) {
-        const held_weight *w = cuda_matrix(d, &d->p->ops[ops[i]]);
-        have = have && !(w->packed && panel_format_of(w->type)->kind >= PANEL_USUAL);
-    }
-    return have;
-}
-
 int cuda_product_start(cuda_device *d, const cuda_segment *s, const step *st, const cuda_ops *of, bool *done, err *e)
 {
     const bool ends = of->way == CUDA_CODES;
     const uint32_t i = of->first, ops[] = {i, i + 1, i + 2, i + 3};
     const int n = ends ? 2 : of->n;
-    *done = have_kernels(d, ops, n);
-    if (!*done) return OK;
     int rc = cuda_wide_start(d, s, st, ops, n, done, e);
     if (!rc && !*done && ends) {
         rc = start_gated(d, s, st, of, done, e);

@@ -71,7 +71,7 @@ __device__ __forceinline__ void qwords_put(const uint32_t *scale, const uint32_t
         for (int j = 0; j < Z::blocks; j++) {
             to[j * ROWS] = __ldg(scale + j);
             if constexpr (Z::has_base) to[Z::paired ? 2 : (Z::blocks + j) * ROWS] = __ldg(scaled + j);
-            if constexpr (Z::has_zero) to[(Z::blocks + j) * ROWS] = (uint32_t)(-K::zero * (Z::spans_once ? 4 : 1) * (int)__ldg(negative + j));
+            if constexpr (Z::has_zero) to[(Z::blocks + j) * ROWS] = K::excess * (Z::spans_once ? 4 : 1) * __ldg(negative + j);
         }
     }
 }
@@ -296,6 +296,6 @@ template <class K, int ROWS> __device__ __forceinline__ void qdecode(const qdeco
     QDECODE_KERNEL(name, 8, 2, __VA_ARGS__)                                                                            \
     QDECODE_KERNEL(name, 32, 1, __VA_ARGS__)
 #ifndef QDECODE_LIST
-#define QDECODE_LIST PANEL_USUAL_KINDS
+#define QDECODE_LIST PANEL_KIND_LIST
 #endif
 QDECODE_LIST(QDECODE_KERNELS)

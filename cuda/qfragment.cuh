@@ -126,10 +126,10 @@ __device__ __forceinline__ void qpair(uint32_t p, uint32_t &low, uint32_t &high)
     low = p - 11u * high;
 }
 
-/* A lane's words of a tile: slots of rows 2 g (x) and 2 g + 1 (y). */
+/* A lane's words of a tile: slots of rows 2 g (x) and 2 g + 1 (y), plane after plane. */
 template <class K, bool ALONE> struct qfragment {
     typedef qorder<K, ALONE> O;
-    uint2 slot[O::slots];
+    uint2 slot[O::slots * K::planes];
 
     /* tile: of the lane's rows in its first line; of the lane's first line (lane_line). */
     static __device__ __forceinline__ uint2 line(const uint8_t *tile, int j) { return *(const uint2 *)(tile + j * PANEL_LINE); }
@@ -168,6 +168,17 @@ template <class K, bool ALONE> struct qfragment {
             const uint2 w = line(tile, 3 * j + (q < 3 ? q : 0));
             slot[2 * j] = both(w, [=](uint32_t v) { return v & low; });
             slot[2 * j + 1] = both(w, [=](uint32_t v) { return __funnelshift_r(v, v, 6 - 2 * q) & top; });
+        }
+    }
+    __device__ __forceinline__ void take_e4m3(const uint8_t *tile, int q)
+    {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const uint2 w = line(tile, 8 * (i / 2) + 2 * q + i % 2);
+            uint32_t x[K::planes], y[K::planes];
+            qe4m3_planes(w.x, x), qe4m3_planes(w.y, y);
+#pragma unroll
+            for (int p = 0; p < K::planes; p++) slot[O::slots * p + i] = make_uint2(x[p], y[p]);
         }
     }
     /* Nibbles of two words side by side, as a line of 4 bits has them, in the order of the tile. */
@@ -318,7 +329,8 @@ template <class K, bool ALONE> struct qfragment {
     /* level: a table of sixteen in registers; with picks all tables, in shared memory, and the words of picks. */
     __device__ __forceinline__ void take(const uint8_t *tile, int q, const uint32_t *level, uint2 pick)
     {
-        if constexpr (K::bits == 8) {
+        if constexpr (K::planes > 1) take_e4m3(tile, q);
+        else if constexpr (K::bits == 8) {
 #pragma unroll
             for (int i = 0; i < 4; i++) slot[i] = line(tile, 8 * (i / 2) + 2 * q + i % 2);
         } else if constexpr (K::bits == 0) take_pairs(tile, q);

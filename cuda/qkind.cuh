@@ -1,6 +1,7 @@
 /* qkind.cuh - kinds of panels (tensor/panel.h) as types, so that kernels know them at compile time. */
 #pragma once
 #include "cuda/cuda_args.h"
+#include "cuda/qe4m3.cuh"
 
 #include "src/tensor/act_q8.h"
 #include "src/tensor/panel_tail.h"
@@ -9,8 +10,13 @@
 template <int BITS, int BLOCK, int SPAN, int SCALE, int BASE, int CODE, int ZERO> struct qkind {
     static constexpr int bits = BITS, block = BLOCK, span = SPAN, scale = SCALE, base = BASE, code = CODE, zero = ZERO;
     static constexpr int act = PANEL_ACT(BITS, BLOCK, SCALE);
-    static constexpr bool two = SCALE == PANEL_SUB8 || SCALE == PANEL_SUB4, looks = CODE != PANEL_CODE,
+    static constexpr bool two = SCALE == PANEL_SUB8 || SCALE == PANEL_SUB4, 
+                          looks = CODE != PANEL_CODE && CODE != PANEL_E4M3,
                           picks = CODE == PANEL_PICK8 || CODE == PANEL_PICK16;
+    static constexpr int planes = CODE == PANEL_E4M3 ? QE4M3_PLANES : 1; /* bytes that a code becomes */
+    /* What codes have too much, for each unit of the activations' sum. */
+    static constexpr uint32_t excess = CODE == PANEL_E4M3 ? QE4M3_EXCESS : CODE == PANEL_CODE ? (uint32_t)-ZERO : 0;
+    static constexpr bool scales_up = SCALE == PANEL_E5M3 || CODE == PANEL_E4M3; /* a factor that is not 1 */
     static constexpr int lines = BITS ? 2 * BITS : 7, tiles = SPAN / PANEL_K; /* of a tile; of a span */
     static constexpr int pick_weights = CODE == PANEL_PICK8 ? 8 : 16, pick_bits = BITS == 4 ? 3 : 4;
     static constexpr int words = picks ? SPAN / (8 * pick_weights) : 0; /* lines of picks of a whole span */

@@ -81,7 +81,10 @@ template <class K, class STAGE> __device__ __forceinline__ void put_scales(const
         for (int i = 0; i < K::sums; i++) {
             const int b = (t.in_span * PANEL_K + i * K::apart) / K::block;
             to->scale[i][out] = qscale<K>(t.rest, t.tail, b, r) * factor;
-            if constexpr (K::base) to->base[i][out] = half_of(t.rest + blocks * PANEL_ROWS * K::scale_bytes + (b * PANEL_ROWS + r) * 2);
+            if constexpr (K::base) {
+                const float base = half_of(t.rest + blocks * PANEL_ROWS * K::scale_bytes + (b * PANEL_ROWS + r) * 2);
+                to->base[i][out] = K::base == PANEL_ZERO ? base * to->scale[i][out] : base;
+            }
         }
     }
 }

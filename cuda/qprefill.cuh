@@ -5,6 +5,8 @@
  * was brought before: sums over a block of columns, exact in any order. Each sum goes into the chain of its output at
  * once, so that one lane has an output's chain from the first column to the last.
  *
+ * FP8 lies in shared memory as it is. Each warp makes planes of bytes of it (qe4m3.cuh) and multiplies four times.
+ *
  * In shared memory 64 bytes of an output or row are four pieces of 16, stored at places that differ between neighbours:
  * what eight lanes read at once lies in different banks. */
 #pragma once
@@ -16,7 +18,8 @@ enum { MANY_M = 4, MANY_N = 4 }; /* of a warp: 64 rows, 32 outputs */
 template <class K> struct many_stage {
     uint8_t w[MANY_OUTPUTS * PANEL_K], x[MANY_ROWS * PANEL_K];
     float x_scale[PANEL_K / K::act][MANY_ROWS];
-    uint32_t x_sum[K::two ? 3 : PANEL_K / K::act][MANY_ROWS]; /* act_part.scaled_sum; of two levels neg_subsums */
+    /* act_part.scaled_sum; of FP8 neg_sum, of two levels neg_subsums */
+    uint32_t x_sum[K::two ? 3 : PANEL_K / K::act][MANY_ROWS];
     float scale[K::two ? 1 : K::sums][MANY_OUTPUTS], base[K::two ? 1 : K::sums][MANY_OUTPUTS];
     int8_t sub[K::two ? K::sums : 1][MANY_OUTPUTS];
     uint8_t minimum[K::two ? K::sums : 1][MANY_OUTPUTS];
@@ -67,10 +70,23 @@ template <class K> __device__ __forceinline__ void bring_rows(const many_block &
         const float *sums = (const float *)((const uint8_t *)b.x_scale + (uint64_t)r * b.a->x_stride) + 3 * b.blocks + 2 * b.block0;
 #pragma unroll
         for (int i = 0; i < 3; i++) copy_word(&to->x_sum[i][r], sums + 3 * t + i);
-    } else if constexpr (K::base != 0) {
+    } else if constexpr (K::base != 0 || K::planes > 1) {
+        constexpr int before = K::planes > 1 ? 2 : 1; /* scales, scaled sums */
 #pragma unroll
-        for (int i = 0; i < scales; i++) copy_word(&to->x_sum[i][r], scale + b.blocks + i);
+        for (int i = 0; i < scales; i++) copy_word(&to->x_sum[i][r], scale + before * b.blocks + i);
     }
+}
+
+/* Sums of FP8 over 32 columns, of which w has the planes of both words. */
+__device__ __forceinline__ void many_planes(int32_t sum[4], const uint32_t *a, const uint32_t w[2][QE4M3_PLANES], const uint32_t neg[2])
+{
+    int32_t of[QE4M3_PLANES][4] = {};
+#pragma unroll
+    for (int c = 0; c < 4; c++) of[0][c] = (int32_t)(neg[c / 2] * QE4M3_EXCESS);
+#pragma unroll
+    for (int p = 0; p < QE4M3_PLANES; p++) many_mma<false>(of[p], a, w[0][p], w[1][p]);
+#pragma unroll
+    for (int c = 0; c < 4; c++) sum[c] = qe4m3_sum(of[0][c], of[1][c], of[2][c], of[3][c]);
 }
 
 /* One warp's part of a tile: its chains go on. y[n][m][c]: row 16 m + g + 8 (c / 2), output 8 n + 2 t + c % 2. */
@@ -92,6 +108,9 @@ __device__ __forceinline__ void many_multiply(const many_stage<K> *s, int row0, 
         uint32_t w[4];
 #pragma unroll
         for (int i = 0; i < 4; i++) w[i] = *(const uint32_t *)(s->w + many_at(out0 + n * 8 + g, i * 16 + t * 4));
+        uint32_t planes[4][QE4M3_PLANES];
+#pragma unroll
+        for (int i = 0; i < 4 && K::planes > 1; i++) qe4m3_planes(w[i], planes[i]);
         const int out = out0 + n * 8 + t * 2;
 #pragma unroll
         for (int m = 0; m < MANY_M; m++) {
@@ -101,7 +120,10 @@ __device__ __forceinline__ void many_multiply(const many_stage<K> *s, int row0, 
 #pragma unroll
             for (int i = 0; i < K::sums; i++) {
                 int32_t sum[4] = {};
-                if constexpr (K::apart == 16) many_mma_half<is_signed>(sum, x[m] + 2 * i, w[i]);
+                if constexpr (K::planes > 1) {
+                    const uint32_t neg[2] = {s->x_sum[i][row], s->x_sum[i][row + 8]};
+                    many_planes(sum, x[m] + 4 * i, planes + 2 * i, neg);
+                } else if constexpr (K::apart == 16) many_mma_half<is_signed>(sum, x[m] + 2 * i, w[i]);
                 else if constexpr (K::apart == 32) many_mma<is_signed>(sum, x[m] + 4 * i, w[2 * i], w[2 * i + 1]);
                 else {
                     many_mma<is_signed>(sum, x[m], w[0], w[1]);
@@ -196,4 +218,4 @@ template <class K> __device__ __forceinline__ void qprefill(const qmat_args &a)
     {                                                                                                                  \
         qprefill<qkind<__VA_ARGS__>>(a);                                                                               \
     }
-PANEL_USUAL_KINDS(MANY_KERNELS)
+PANEL_KIND_LIST(MANY_KERNELS)

@@ -110,6 +110,15 @@ template <class K, int ROWS> struct qspread_work : qwork<K, ROWS> {
                 qmma32<false>(sum[2], w.slot[1], w.slot[3], x.x, x.z, sum[2]);
                 continue;
             }
+            if constexpr (K::planes > 1) {
+#pragma unroll
+                for (int p = 0; p < K::planes; p++) {
+                    const uint2 *slot = w.slot + Z::O::slots * p;
+                    qmma32<false>(sum[p], slot[0], slot[1], x.x, x.y, sum[p]);
+                    qmma32<false>(sum[p], slot[2], slot[3], x.z, x.w, sum[p]);
+                }
+                continue;
+            }
             int *first = sum[Z::halves ? t % 2 : 0], *second = sum[Z::halves ? t % 2 : K::sums == 4];
             qmma32<K::looks>(first, w.slot[0], w.slot[1], x.x, x.y, first);
             qmma32<K::looks>(second, w.slot[2], w.slot[3], x.z, x.w, second);
@@ -152,7 +161,7 @@ template <class K, int ROWS> struct qspread_work : qwork<K, ROWS> {
             to[2 * r] = (float)((odd ? total[1][r] : total[0][r]) + other);
         }
     }
-    /* Tiles from the lane's number n on add nothing: -0. */
+    /* Tiles from the lane's number n on add nothing: -0. What they have as a base is multiplied by sums of 0. */
     static __device__ __forceinline__ void leave_out(int n, float to[][1][Z::sums][4], qfactor<K, ROWS> f[][Z::sums])
     {
 #pragma unroll
@@ -161,7 +170,10 @@ template <class K, int ROWS> struct qspread_work : qwork<K, ROWS> {
 #pragma unroll
                 for (int i = 0; i < Z::sums; i++)
 #pragma unroll
-                    for (int c = 0; c < 4; c += 2) to[o][0][i][c] = 0, f[o][i].by[c] = -0.0f;
+                    for (int c = 0; c < 4; c += 2) {
+                        to[o][0][i][c] = 0, f[o][i].by[c] = -0.0f;
+                        if constexpr (Z::has_base) f[o][i].base = make_float2(-0.0f, -0.0f), f[o][i].scaled = make_uint2(0, 0);
+                    }
     }
     /* The sums of the lane's tiles and their factors. */
     __device__ __forceinline__ void spread_sums(int round, const qspread<K> &at, float to[][1][Z::sums][4],
@@ -180,7 +192,7 @@ template <class K, int ROWS> struct qspread_work : qwork<K, ROWS> {
         }
         int sum[4][4] = {}; /* sum i in [i / 2][i % 2], of two tiles in [0][o]; of the second output 2 further on */
 #pragma unroll
-        for (int i = 0; i < 4 && Z::has_zero; i++) {
+        for (int i = 0; i < (K::planes > 1 ? 2 : 4) && Z::has_zero; i++) {
             const int o = Z::own == 2 ? i % 2 : 0, j = Z::own == 2 ? 0 : i < K::sums ? i : 0;
             int *to = sum[Z::spans_once ? 3 : i / 2] + i % 2;
             to[0] = to[2] = (int)own[o].word[first + j];
@@ -197,6 +209,7 @@ template <class K, int ROWS> struct qspread_work : qwork<K, ROWS> {
                 for (int c = 0; c < 4; c += 2) {
                     const int k = c + (Z::own == 2 ? o : i % 2);
                     of[i][c] = sum[i / 2][k];
+                    if constexpr (K::planes > 1) of[i][c] = qe4m3_sum(sum[0][k], sum[1][k], sum[2][k], sum[3][k]);
                     if constexpr (K::bits == 0) of[i][c] = sum[0][k] + ((sum[1][k] - 11 * sum[2][k]) >> 4);
                     if constexpr (Z::spans_once) /* a code is a bit, twice */
                         of[i][c] = qtwice(qtwice(qtwice(sum[0][k], sum[1][k]), sum[2][k]), sum[3][k]) >> 2;

@@ -9,14 +9,14 @@ template <class K, int ROWS> struct qshape {
     static constexpr int n_tiles = (ROWS + 7) / 8, columns = ROWS == 1 ? 1 : 2; /* of 8 rows; rows that a lane has of one */
     static constexpr int sums = K::two ? 1 : K::sums;                           /* floats of a tile and output */
     static constexpr int span_bytes = (K::tiles * K::lines + K::tail) * PANEL_LINE;
-    static constexpr int fit = QDECODE_STAGE / span_bytes, most = 8 / K::tiles;
+    static constexpr int fit = QDECODE_STAGE * (K::planes > 1 ? 2 : 1) / span_bytes, most = 8 / K::tiles;
     static constexpr int spans = fit < 1 ? 1 : fit < most ? fit : most; /* of a stage: up to eight tiles */
     static constexpr int tiles = spans * K::tiles, stage = spans * span_bytes;
     static constexpr int depth = QDECODE_RING / stage > 8 ? 8 : QDECODE_RING / stage < 2 ? 2 : QDECODE_RING / stage;
-    /* Tiles whose sums are in registers at a time. */
-    static constexpr int held = (ROWS > 8 ? 64 : 24) / (sums * n_tiles * 4), batch = held < 1 ? 1 : held > 4 ? 4 : held;
+    /* Tiles whose sums are in registers at a time; beside planes of codes there is no room for many. */
+    static constexpr int held = (K::planes > 1 ? 8 : ROWS > 8 ? 64 : 24) / (sums * n_tiles * 4), batch = held < 1 ? 1 : held > 4 ? 4 : held;
     /* Of a row and tile, words beside codes: scales; scaled sums, or zero times sums; sums of parts. */
-    static constexpr int blocks = PANEL_K / K::act, has_base = K::base == PANEL_BASE, has_zero = !K::looks && K::zero;
+    static constexpr int blocks = PANEL_K / K::act, has_base = K::base == PANEL_BASE || K::base == PANEL_ZERO, has_zero = K::excess != 0;
     static constexpr int parts = !K::two              ? 0
                                  : K::base            ? (K::apart == 32 ? 1 : 2) /* pairs of int16 */
                                  : has_zero           ? PANEL_K / K::apart
@@ -137,6 +137,21 @@ template <class K, int ROWS> struct qtile {
     float2 d, dmin;             /* two levels: of the span, rows 2 g and 2 g + 1 */
     int in_span;
 
+    /* Sum i of FP8. */
+    static __device__ __forceinline__ void sum_planes(const qfragment<K, Z::spread> &w, int i, const uint32_t *x,
+                                                      const int *first, int *sum)
+    {
+        constexpr int slots = Z::O::slots;
+        const int none[4] = {0, 0, 0, 0};
+        int of[K::planes][4];
+#pragma unroll
+        for (int p = 0; p < K::planes; p++) {
+            const uint2 *slot = w.slot + slots * p + 2 * i;
+            qmma32<false>(of[p], slot[0], slot[1], x[2 * i], x[2 * i + 1], p ? none : first);
+        }
+#pragma unroll
+        for (int c = 0; c < 4; c++) sum[c] = qe4m3_sum(of[0][c], of[1][c], of[2][c], of[3][c]);
+    }
     /* Exact sums over `apart` columns for n tile t, 16 outputs and 8 rows. */
     __device__ __forceinline__ void sums(const qfragment<K, Z::spread> &w, const uint8_t *codes, int t, int sum[][4]) const
     {
@@ -154,7 +169,8 @@ template <class K, int ROWS> struct qtile {
             if constexpr (Z::has_zero) zero = qwords<ROWS>(word, K::two ? 1 + i : Z::blocks + i, t);
             const int first[4] = {(int)zero.x, (int)zero.y, (int)zero.x, (int)zero.y};
             constexpr int each = O::slots / K::sums; /* slots of a sum */
-            if constexpr (each == 1) qmma16<K::looks>(sum[i], w.slot[i], x[i], first);
+            if constexpr (K::planes > 1) sum_planes(w, i, x, first, sum[i]);
+            else if constexpr (each == 1) qmma16<K::looks>(sum[i], w.slot[i], x[i], first);
             else
 #pragma unroll
                 for (int s = i * each; s < (i + 1) * each; s += 2)
@@ -204,9 +220,10 @@ template <class K, int ROWS> struct qtile {
             const int b = (in_span * PANEL_K + i * K::apart) / K::block;
             constexpr int blocks = K::span / K::block;
             w = qscales<K>(tail, rest, b);
-            if constexpr (K::scale == PANEL_E5M3) w.x *= factor, w.y *= factor;
+            if constexpr (K::scales_up) w.x *= factor, w.y *= factor;
             if constexpr (Z::has_base) {
                 f.base = qhalves(rest + blocks * PANEL_ROWS * K::scale_bytes + b * PANEL_ROWS * 2);
+                if constexpr (K::base == PANEL_ZERO) f.base.x *= w.x, f.base.y *= w.y;
                 if constexpr (!Z::paired) f.scaled = qwords<ROWS>(word, Z::blocks + i, t);
             }
         }

@@ -9,7 +9,8 @@
  * multiplies for the others.
  *
  * A tensor instruction takes 32 columns, all of one sum. So kinds with blocks of 16 columns have no kernel here
- * (WG_FITS); those of qprefill.cuh cut 32 columns in two. */
+ * (WG_FITS); those of qprefill.cuh cut 32 columns in two. FP8 has none either: as four planes of bytes (qe4m3.cuh) its
+ * stages would be 48 KB each. */
 #pragma once
 #include "cuda/qmany.cuh"
 
@@ -386,5 +387,11 @@ template <class K> __device__ __forceinline__ void qwgmma(const qmat_args &a)
 #define WG_KERNEL_64(...)  WG_KERNEL(__VA_ARGS__)
 #define WG_KERNEL_128(...) WG_KERNEL(__VA_ARGS__)
 #define WG_KERNEL_16(...)
-#define WG_KERNELS(name, bits, block, ...) WG_KERNEL_##block(name, bits, block, __VA_ARGS__)
-PANEL_USUAL_KINDS(WG_KERNELS)
+#define WG_CODE_PANEL_CODE(block, ...)   WG_KERNEL_##block(__VA_ARGS__)
+#define WG_CODE_PANEL_LOOK(block, ...)   WG_KERNEL_##block(__VA_ARGS__)
+#define WG_CODE_PANEL_PICK8(block, ...)  WG_KERNEL_##block(__VA_ARGS__)
+#define WG_CODE_PANEL_PICK16(block, ...) WG_KERNEL_##block(__VA_ARGS__)
+#define WG_CODE_PANEL_E4M3(...)
+#define WG_KERNELS(name, bits, block, span, scale, base, code, zero) \
+    WG_CODE_##code(block, name, bits, block, span, scale, base, code, zero)
+PANEL_KIND_LIST(WG_KERNELS)

@@ -40,13 +40,6 @@ typedef struct product {
     bool counts;
 } product;
 
-/* Whether there are kernels for packed matrices of a type; the definition computes the others (panel.h). */
-static inline bool has_kernels(dtype t)
-{
-    const panel_format *f = panel_format_of(t);
-    return f && f->kind < PANEL_USUAL;
-}
-
 static inline void make_weights(product *p, int part)
 {
     const int64_t rows = (int64_t)p->s.n * p->s.experts;

@@ -11,7 +11,7 @@ static void every_type_by_rows(void **unused)
                                         {128, 16, 64, 1, 1, 1}};
     for (int t = DTYPE_Q4_0; t < DTYPE_COUNT; t++)
         for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-            if (has_kernels((dtype)t)) check((dtype)t, list[i], NULL, 0, false);
+            if (panel_format_of((dtype)t)) check((dtype)t, list[i], NULL, 0, false);
 }
 
 /* All panels of a block at once, activations in several pieces. */

@@ -17,7 +17,7 @@ static void check_way(dtype type, product_size s, expert_of *of, bool warpgroups
                  warpgroups ? "not by" : "by");
 }
 
-/* Kinds with blocks of 16 columns stay with the kernels of warps. */
+/* Kinds with blocks of 16 columns stay with the kernels of warps, and so does FP8. */
 static void every_type(void **unused)
 {
     (void)unused;
@@ -25,8 +25,8 @@ static void every_type(void **unused)
     for (int t = 1; t < DTYPE_COUNT; t++)
         for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
             const panel_format *f = panel_format_of((dtype)t);
-            if (has_kernels((dtype)t) && (i == 0 || list[i].cols % (int)dtype_info[t].weights == 0))
-                check_way((dtype)t, list[i], NULL, f->block >= 32);
+            if (f && (i == 0 || list[i].cols % (int)dtype_info[t].weights == 0))
+                check_way((dtype)t, list[i], NULL, WG_FITS(f->block, f->code));
         }
 }
 

@@ -58,20 +58,6 @@ enum { PANEL_NONE, PANEL_BASE, PANEL_MINIMUM, PANEL_ZERO };
  * weights with one scale, columns of a span, scale, base, code, zero). A zero is minus a power of two: shifted sums of
  * the activations account for it (act_q8.h). Levels in tables are stored minus the zero. */
 #define PANEL_KIND_LIST(X)                                                                                             \
-    PANEL_USUAL_KINDS(X)                                                                                               \
-    PANEL_HUB_KINDS(X)
-/* Those of what the hub's quantizers store. On GPUs the definition computes them. */
-#define PANEL_HUB_KINDS(X)                                                                                             \
-    X(E4M3_B128, 8, 128, 128, PANEL_F32, PANEL_NONE, PANEL_E4M3, 0)                                                    \
-    X(8_B128_F32, 8, 128, 128, PANEL_F32, PANEL_NONE, PANEL_CODE, -128)                                                \
-    X(8_B128_ZERO, 8, 128, 128, PANEL_F16, PANEL_ZERO, PANEL_CODE, 0)                                                  \
-    X(4_B32_ZERO, 4, 32, 64, PANEL_F16, PANEL_ZERO, PANEL_CODE, 0)                                                     \
-    X(4_B64_ZERO, 4, 64, 64, PANEL_F16, PANEL_ZERO, PANEL_CODE, 0)                                                     \
-    X(4_B128_ZERO, 4, 128, 128, PANEL_F16, PANEL_ZERO, PANEL_CODE, 0)                                                  \
-    X(3_B128_ZERO, 3, 128, 128, PANEL_F16, PANEL_ZERO, PANEL_CODE, 0)                                                  \
-    X(2_B128_ZERO, 2, 128, 128, PANEL_F16, PANEL_ZERO, PANEL_CODE, 0)                                                  \
-    X(TABLE_B16_F32, 4, 16, 64, PANEL_F32, PANEL_NONE, PANEL_LOOK, -16)
-#define PANEL_USUAL_KINDS(X)                                                                                           \
     X(8_B32, 8, 32, 64, PANEL_F16, PANEL_NONE, PANEL_CODE, -128)                                                       \
     X(4_B32, 4, 32, 64, PANEL_F16, PANEL_NONE, PANEL_CODE, -8)                                                         \
     X(8_B32_BASE, 8, 32, 64, PANEL_F16, PANEL_BASE, PANEL_CODE, 0)                                                     \
@@ -103,7 +89,16 @@ enum { PANEL_NONE, PANEL_BASE, PANEL_MINIMUM, PANEL_ZERO };
     X(PICK8_2, 2, 128, 512, PANEL_E5M3, PANEL_NONE, PANEL_PICK8, -64)                                                  \
     X(PICK8_3, 3, 128, 512, PANEL_E5M3, PANEL_NONE, PANEL_PICK8, -64)                                                  \
     X(PICK16_3, 3, 128, 512, PANEL_E5M3, PANEL_NONE, PANEL_PICK16, -64)                                                \
-    X(PICK16_4, 4, 128, 128, PANEL_E5M3, PANEL_NONE, PANEL_PICK16, -64)
+    X(PICK16_4, 4, 128, 128, PANEL_E5M3, PANEL_NONE, PANEL_PICK16, -64)                                                \
+    X(E4M3_B128, 8, 128, 128, PANEL_F32, PANEL_NONE, PANEL_E4M3, 0)                                                    \
+    X(8_B128_F32, 8, 128, 128, PANEL_F32, PANEL_NONE, PANEL_CODE, -128)                                                \
+    X(8_B128_ZERO, 8, 128, 128, PANEL_F16, PANEL_ZERO, PANEL_CODE, 0)                                                  \
+    X(4_B32_ZERO, 4, 32, 64, PANEL_F16, PANEL_ZERO, PANEL_CODE, 0)                                                     \
+    X(4_B64_ZERO, 4, 64, 64, PANEL_F16, PANEL_ZERO, PANEL_CODE, 0)                                                     \
+    X(4_B128_ZERO, 4, 128, 128, PANEL_F16, PANEL_ZERO, PANEL_CODE, 0)                                                  \
+    X(3_B128_ZERO, 3, 128, 128, PANEL_F16, PANEL_ZERO, PANEL_CODE, 0)                                                  \
+    X(2_B128_ZERO, 2, 128, 128, PANEL_F16, PANEL_ZERO, PANEL_CODE, 0)                                                  \
+    X(TABLE_B16_F32, 4, 16, 64, PANEL_F32, PANEL_NONE, PANEL_LOOK, -16)
 
 /* Activation block of a kind. Weights of 6 and 8 bits lose less than activation blocks of 64 would. */
 #define PANEL_ACT(bits, block, scale)                                                                                  \
@@ -114,9 +109,6 @@ enum {
     PANEL_KIND_LIST(X)
 #undef X
         PANEL_KINDS,
-#define X(name, ...) +1
-    PANEL_USUAL = 0 PANEL_USUAL_KINDS(X)
-#undef X
 };
 
 /* X(dtype, kind, table of levels (panel_strip.c) or NONE, factor of every scale: a power of two) */
