@@ -196,14 +196,16 @@ $(BUILD)/tests/%: tests/%.c $(FAKE) $(BUILD)/libinferflow.a $(BUILD)/flags
 	  $(LINK) -lcmocka $(LDLIBS)
 
 # The CUDA driver whose devices are programs, for tests of what calls it. A register is read as whatever type an
-# instruction says.
+# instruction says. It runs on the machine that builds it, and its speed is that of the tests.
+SOFT_GPU_FLAGS = -O3 -fPIC -fno-strict-aliasing \
+  $(shell $(CC) -march=native -E -x c /dev/null >/dev/null 2>&1 && echo -march=native)
 $(BUILD)/gpu/libcuda.so.1: $(SOFT_GPU:%.c=$(BUILD)/gpu/%.o)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared -Wl,-Bsymbolic,-soname,libcuda.so.1 -o $@.new $^ $(LINK) -lm && mv -f $@.new $@
 $(BUILD)/gpu/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
-	$(Q)$(CC) $(FLAGS) -fPIC -ftree-vectorize -fno-strict-aliasing $(INCLUDE) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(FLAGS) $(SOFT_GPU_FLAGS) $(INCLUDE) -MMD -MP -c -o $@ $<
 # Stand-ins for cuBLAS and NCCL there, each with one kernel.
 STANDINS := $(BUILD)/gpu/libcublas.so.13 $(BUILD)/gpu/libnccl.so.2
 $(BUILD)/gpu/gemm.ptx: tests/gpu/blas/gemm.cu

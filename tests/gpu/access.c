@@ -37,36 +37,55 @@ static uint8_t *global_at(warp *w, int l, uint64_t at, unsigned bytes, int touch
     return (*near)->host + (at - (*near)->at);
 }
 
+/* A piece of memory in which the lanes of an instruction may lie side by side. */
+typedef struct region {
+    uint64_t at, size;  /* as the addresses of the instruction say */
+    uint8_t *host;      /* of lane 0 */
+    size_t step;        /* from one lane's memory to the next one's */
+    bool of_lane;       /* each lane has its own */
+    gpu_shadow *shadow; /* NULL: no two threads share it */
+} region;
+
+/* The region of shared or local memory that an address of the space is in; false where it is in neither. */
+static bool region_near(const warp *w, ptx_space space, uint64_t at, region *r)
+{
+    const uint64_t window = at & ~WINDOW_OFFSET;
+    const block *b = w->block;
+    if ((space == SPACE_SHARED && !window) || (space == SPACE_GENERIC && window == WINDOW_SHARED)) {
+        *r = (region){window | SHARED_START, b->shared_bytes, b->shared, 0, false, b->shadow};
+        return true;
+    }
+    if (space == SPACE_LOCAL || ((space == SPACE_GENERIC || space == SPACE_PARAM) && window == WINDOW_LOCAL)) {
+        const uint64_t size = (uint64_t)w->local_bytes;
+        *r = (region){window | LOCAL_START, size, w->local, size, true, NULL};
+        return true;
+    }
+    return false;
+}
+
 uint8_t *access_at(warp *w, int l, ptx_space space, uint64_t at, unsigned bytes, unsigned align, int touch)
 {
+    region r;
     if (at & (align - 1)) {
         machine_fault(w, l, FAULT_MISALIGNED, "%s %u bytes at %#llx, no multiple of %u", verbs[touch & 3], bytes,
                       (unsigned long long)at, align);
         return NULL;
     }
-    const uint64_t window = at & ~WINDOW_OFFSET, offset = at & WINDOW_OFFSET;
-    if (!window && space <= SPACE_CONST) return global_at(w, l, at, bytes, touch);
-    if (space == SPACE_SHARED || (space == SPACE_GENERIC && window == WINDOW_SHARED)) {
-        const uint32_t size = w->block->shared_bytes;
-        if (offset < SHARED_START || bytes > size || offset - SHARED_START > size - bytes ||
-            (space == SPACE_SHARED && window))
-            return outside(w, l, "shared", at, bytes, touch);
-        if (race_on()) race_touch(w, l, w->block->shadow, offset - SHARED_START, bytes, touch & ~TOUCH_ASYNC);
-        if (w->block->proxy && touch & TOUCH_WRITE) {
-            if (touch & TOUCH_ASYNC) proxy_copy(w->block, offset - SHARED_START, bytes);
-            else proxy_store(w, l, offset - SHARED_START, bytes);
+    if (region_near(w, space, at, &r)) {
+        const uint64_t offset = at - r.at;
+        if (at < r.at || bytes > r.size || offset > r.size - bytes)
+            return outside(w, l, r.of_lane ? "local" : "shared", at, bytes, touch);
+        if (race_on() && r.shadow) race_touch(w, l, r.shadow, offset, bytes, touch & ~TOUCH_ASYNC);
+        if (!r.of_lane && w->block->proxy && touch & TOUCH_WRITE) {
+            if (touch & TOUCH_ASYNC) proxy_copy(w->block, offset, bytes);
+            else proxy_store(w, l, offset, bytes);
         }
-        return w->block->shared + (offset - SHARED_START);
+        return r.host + r.step * (size_t)l + offset;
     }
-    if (space == SPACE_LOCAL || (space <= SPACE_GENERIC && window == WINDOW_LOCAL) ||
-        (space == SPACE_PARAM && window == WINDOW_LOCAL)) {
-        const uint64_t size = (uint64_t)w->local_bytes;
-        if (offset < LOCAL_START || bytes > size || offset - LOCAL_START > size - bytes)
-            return outside(w, l, "local", at, bytes, touch);
-        return w->local + (size_t)size * (size_t)l + (offset - LOCAL_START);
-    }
-    if (window == WINDOW_PARAM) {
-        const uint64_t size = (uint64_t)w->block->of->p->m->function[w->block->of->function].param_bytes;
+    if (space == SPACE_SHARED) return outside(w, l, "shared", at, bytes, touch);
+    if ((at & ~WINDOW_OFFSET) == WINDOW_PARAM) {
+        const uint64_t size = (uint64_t)w->block->of->p->m->function[w->block->of->function].param_bytes,
+                       offset = at & WINDOW_OFFSET;
         if (touch & TOUCH_WRITE || bytes > size || offset > size - bytes)
             return outside(w, l, "parameter", at, bytes, touch);
         return w->block->of->params + offset;
@@ -74,9 +93,8 @@ uint8_t *access_at(warp *w, int l, ptx_space space, uint64_t at, unsigned bytes,
     return global_at(w, l, at, bytes, touch);
 }
 
-/* Lanes whose bytes lie in the range that this instruction touched last: their offsets, and which lanes these are. */
-static uint32_t in_range(const gpu_range *r, uint32_t mask, const uint64_t at[LANES], unsigned bytes,
-                         uint64_t off[LANES])
+/* The lanes of mask whose bytes lie in the region, and their offsets there. */
+static uint32_t in_region(const region *r, uint32_t mask, const uint64_t at[LANES], unsigned bytes, uint64_t off[LANES])
 {
     uint32_t in = 0;
     for (int l = 0; l < LANES; l++) {
@@ -86,15 +104,25 @@ static uint32_t in_range(const gpu_range *r, uint32_t mask, const uint64_t at[LA
     return in & mask;
 }
 
+/* Where the first lane is, or where this instruction touched last. */
+static bool region_likely(const warp *w, ptx_space space, uint64_t at, int touch, region *r)
+{
+    if (region_near(w, space, at, r)) return r->of_lane || !w->block->proxy || !(touch & TOUCH_WRITE);
+    const gpu_range *near = space <= SPACE_CONST ? *near_of(w) : NULL;
+    if (!near || near->freed) return false;
+    *r = (region){near->at, near->size, near->host, 0, false, near->shadow};
+    return true;
+}
+
 bool access_lanes(warp *w, uint32_t mask, ptx_space space, const uint64_t at[LANES], unsigned bytes, int touch,
                   uint8_t *p[LANES])
 {
-    gpu_range *r = space <= SPACE_CONST ? *near_of(w) : NULL;
-    if (r && !r->freed && r->size >= bytes && gpu_may_touch(w->block->of->device, r)) {
+    region r;
+    if (region_likely(w, space, at[__builtin_ctz(mask)], touch, &r) && r.size >= bytes) {
         uint64_t off[LANES];
-        const uint32_t in = in_range(r, mask, at, bytes, off);
-        if (race_on() && in) race_touch_lanes(w, in, r->shadow, off, bytes, touch);
-        for (uint32_t m = in; m; m &= m - 1) p[__builtin_ctz(m)] = r->host + off[__builtin_ctz(m)];
+        const uint32_t in = in_region(&r, mask, at, bytes, off);
+        if (race_on() && r.shadow && in) race_touch_lanes(w, in, r.shadow, off, bytes, touch);
+        for (int l = 0; l < LANES; l++) p[l] = (uint8_t *)((uintptr_t)r.host + r.step * (size_t)l + off[l]);
         mask &= ~in;
     }
     for (uint32_t m = mask; m; m &= m - 1) {

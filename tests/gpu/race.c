@@ -14,11 +14,14 @@
 
 #include "tests/gpu/ptx_lex.h"
 
-typedef struct record {
-    uint32_t time, block; /* block: a number that no other block of the process has */
-    uint32_t line;
-    uint16_t thread : 10, strong : 1, split : 1;
-    uint16_t launch;
+typedef union record {
+    struct {
+        uint32_t time, block; /* block: a number that no other block of the process has */
+        uint32_t line;
+        uint16_t thread : 10, strong : 1, split : 1;
+        uint16_t launch;
+    };
+    uint64_t half[2];
 } record;
 
 /* The last write; the last reader, the last one of another lane of its warp, and the last one of another warp. */
@@ -104,6 +107,7 @@ static cell *cells(size_t n)
 {
     void *p = mmap(NULL, n * sizeof(cell), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) abort();
+    madvise(p, n * sizeof(cell), MADV_HUGEPAGE); /* a page of 4 KiB holds the cells of 256 bytes */
     return p;
 }
 
@@ -405,42 +409,42 @@ static bool was_before(const warp *w, int l, const record *r)
     return lives[r->launch].ended && lives[r->launch].ended < past;
 }
 
-static inline bool ordered(const warp *w, int l, const gpu_shadow *s, const record *r, const record *me)
+static inline bool ordered(const warp *w, int l, const gpu_shadow *s, const record *r, record me)
 {
     const race_warp *rw = of_warp(w);
-    if (r->launch == me->launch ? r->time < w->block->of->race->began : was_before(w, l, r)) return true;
-    if (s->of_block && r->block != me->block) return true;
-    if (r->block == me->block && r->thread == me->thread) return true;
-    if (r->strong && me->strong) return true;
-    return knows(&rw->all, me->block, r) || (rw->own[l] && knows(rw->own[l], me->block, r));
+    if (r->launch == me.launch ? r->time < w->block->of->race->began : was_before(w, l, r)) return true;
+    if (s->of_block && r->block != me.block) return true;
+    if (r->block == me.block && r->thread == me.thread) return true;
+    if (r->strong && me.strong) return true;
+    return knows(&rw->all, me.block, r) || (rw->own[l] && knows(rw->own[l], me.block, r));
 }
 
-static inline bool same_warp(const record *a, const record *b)
+static inline bool same_warp(const record *a, record b)
 {
-    return a->block == b->block && a->thread / LANES == b->thread / LANES;
+    return a->block == b.block && a->thread / LANES == b.thread / LANES;
 }
 
-static inline void note_reader(cell *c, const record *me)
+static inline void note_reader(cell *c, record me)
 {
     record *r = c->reader;
-    if (r[0].block != me->block || r[0].thread != me->thread) r[same_warp(&r[0], me) ? 1 : 2] = r[0];
-    r[0] = *me;
+    if (r[0].block != me.block || r[0].thread != me.thread) r[same_warp(&r[0], me) ? 1 : 2] = r[0];
+    r[0] = me;
 }
 
-static bool write_cell(warp *w, int l, const gpu_shadow *s, cell *c, const record *me, int touch)
+static bool write_cell(warp *w, int l, const gpu_shadow *s, cell *c, record me, int touch)
 {
     for (int i = 0; i < 3; i++)
         if (!ordered(w, l, s, &c->reader[i], me)) return report(w, l, &c->reader[i], false, touch), false;
     const uint16_t in_parts = c->write.split;
-    c->write = *me;
+    c->write = me;
     c->write.split = in_parts & 1;
     return true;
 }
 
 /* False after a fault. */
-static inline bool touch_cell(warp *w, int l, const gpu_shadow *s, cell *c, const record *me, int touch)
+static inline bool touch_cell(warp *w, int l, const gpu_shadow *s, cell *c, record me, int touch)
 {
-    if ((c->write.launch == me->launch || w->block->of->race->beside) && !ordered(w, l, s, &c->write, me))
+    if ((c->write.launch == me.launch || w->block->of->race->beside) && !ordered(w, l, s, &c->write, me))
         return report(w, l, &c->write, true, touch), false;
     if (touch & TOUCH_WRITE) return write_cell(w, l, s, c, me, touch);
     note_reader(c, me);
@@ -464,23 +468,23 @@ static record me_of(const warp *w, int l, int touch)
                     .launch = w->block->of->race->number};
 }
 
-static bool touch_parts(warp *w, gpu_shadow *s, const record *me, uint64_t at, uint64_t end, int touch)
+static bool touch_parts(warp *w, gpu_shadow *s, record me, uint64_t at, uint64_t end, int touch)
 {
     for (; at < end; at++) {
         if (!s->word[at / 4].write.split) split(s, at / 4);
-        if (!touch_cell(w, me->thread % LANES, s, &s->byte[at], me, touch)) return false;
+        if (!touch_cell(w, me.thread % LANES, s, &s->byte[at], me, touch)) return false;
     }
     return true;
 }
 
-static inline bool touch_bytes(warp *w, gpu_shadow *s, const record *me, uint64_t at, unsigned bytes, int touch)
+static inline bool touch_bytes(warp *w, gpu_shadow *s, record me, uint64_t at, unsigned bytes, int touch)
 {
     const uint64_t end = at + bytes;
     if (at % 4 || bytes % 4) return touch_parts(w, s, me, at, end, touch);
     for (; at < end; at += 4) {
         cell *c = &s->word[at / 4];
         if (c->write.split ? !touch_parts(w, s, me, at, at + 4, touch)
-                           : !touch_cell(w, me->thread % LANES, s, c, me, touch))
+                           : !touch_cell(w, me.thread % LANES, s, c, me, touch))
             return false;
     }
     return true;
@@ -489,15 +493,29 @@ static inline bool touch_bytes(warp *w, gpu_shadow *s, const record *me, uint64_
 void race_touch(warp *w, int l, gpu_shadow *s, uint64_t at, unsigned bytes, int touch)
 {
     const record me = me_of(w, l, touch);
-    touch_bytes(w, s, &me, at, bytes, touch);
+    touch_bytes(w, s, me, at, bytes, touch);
+}
+
+static bool read_word(warp *w, gpu_shadow *s, uint64_t word, record me)
+{
+    cell *c = &s->word[word];
+    if (c->write.split) return touch_parts(w, s, me, word * 4, word * 4 + 4, TOUCH_READ);
+    return touch_cell(w, me.thread % LANES, s, c, me, TOUCH_READ);
 }
 
 void race_touch_lanes(warp *w, uint32_t mask, gpu_shadow *s, const uint64_t at[LANES], unsigned bytes, int touch)
 {
-    record me = me_of(w, 0, touch);
+    const record first = me_of(w, 0, touch);
+    const bool reads_words = !(touch & TOUCH_WRITE) && bytes % 4 == 0;
+    for (uint32_t m = mask; m; m &= m - 1) __builtin_prefetch(&s->word[at[__builtin_ctz(m)] / 4], 1);
     for (uint32_t m = mask; m; m &= m - 1) {
         const int l = __builtin_ctz(m);
-        me.thread = (uint16_t)(w->index * LANES + l) & 1023;
-        if (!touch_bytes(w, s, &me, at[l], bytes, touch)) return;
+        /* As a whole: a part that is written just before makes the processor wait. */
+        const record me = {.half = {first.half[0], first.half[1] + ((uint64_t)l << 32)}};
+        bool ok = true;
+        if (reads_words)
+            for (unsigned i = 0; ok && i < bytes / 4; i++) ok = read_word(w, s, at[l] / 4 + i, me);
+        else ok = touch_bytes(w, s, me, at[l], bytes, touch);
+        if (!ok) return;
     }
 }
