@@ -420,8 +420,13 @@ static void expert_rules(void **unused)
         {.kind = OP_MUL, .out = back, .in = {x, one}},
         {.kind = OP_MATMUL_HEADS, .out = heads, .in = {deep, stack}},
         {.kind = OP_JOIN, .out = wide, .in = {x, pair}, .u.join = {2}},
+        {.kind = OP_EMBED, .out = mid, .in = {matrix(p, "f6", 6, 2), sorted}, .u.embed.by = EMBED_BY_EXPERT},
     };
     const op wrong[] = {
+        {.kind = OP_EMBED, .out = mid, .in = {matrix(p, "f6", 6, 2)}, .u.embed.by = EMBED_BY_EXPERT},
+        {.kind = OP_EMBED, .out = mid, .in = {matrix(p, "f5", 5, 2), sorted}, .u.embed.by = EMBED_BY_EXPERT},
+        {.kind = OP_EMBED, .out = pair, .in = {matrix(p, "f6", 6, 2), sorted}, .u.embed.by = EMBED_BY_EXPERT},
+        {.kind = OP_EMBED, .out = mid, .in = {matrix(p, "f6", 6, 2), sent}, .u.embed.by = EMBED_BY_EXPERT},
         {.kind = OP_ROUTE, .out = route, .in = {logits}, .u.route = {.used = 3}}, /* another number than before */
         {.kind = OP_ROUTE, .out = wide, .in = {logits}, .u.route = {.used = 2}},
         {.kind = OP_ROUTE, .out = route, .in = {sent}, .u.route = {.used = 2}},

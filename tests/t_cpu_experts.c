@@ -237,6 +237,32 @@ static void sorted_and_summed(void **unused)
     }
 }
 
+/* A number of each row's expert; 0 for those that are not here. */
+static void experts_have_numbers(void **unused)
+{
+    (void)unused;
+    enum { ROWS = 9, USED = 3, EXPERTS = 7, HERE = 4 };
+    rig g;
+    rig_open(&g, 20000);
+    g.st.n[AXIS_TOK] = ROWS;
+    ref route = rig_act(&g, 2 * USED), numbers = rig_const(&g, HERE), out = rig_act_of(&g, AXIS_EXP, ROWS * USED, 1);
+    g.t[numbers].rank = 2;
+    g.t[numbers].dim[1] = 1;
+    fill_route(rig_at(&g, route), ROWS, USED, EXPERTS, 0);
+    ref table = dispatch(&g, route, ROWS, USED, HERE);
+    op o = {.kind = OP_EMBED, .in = {numbers, table}, .out = out, .u.embed.by = EMBED_BY_EXPERT};
+    rig_same(&g, &o, "numbers of experts");
+    const int32_t *t = (const int32_t *)(const void *)rig_at(&g, table);
+    int away = 0;
+    for (int r = 0; r < ROWS * USED; r++) {
+        const int32_t expert = t[r * DISPATCH_COLS + DISPATCH_EXPERT];
+        away += expert < 0;
+        assert_true(rig_at(&g, out)[r] == (expert < 0 ? 0 : g.t[numbers].data[expert]));
+    }
+    assert_true(away > 0 && away < ROWS * USED);
+    rig_close(&g);
+}
+
 /* ---- MATMUL_EXP */
 
 typedef struct exp_case {
@@ -451,6 +477,7 @@ int main(void)
                                        cmocka_unit_test(mixes),
                                        cmocka_unit_test(bad_scores),
                                        cmocka_unit_test(sorted_and_summed),
+                                       cmocka_unit_test(experts_have_numbers),
                                        cmocka_unit_test(experts_multiply),
                                        cmocka_unit_test(rows_are_scaled),
                                        cmocka_unit_test(heads_multiply),

@@ -437,7 +437,7 @@ static piece *pieces_of(binder *b, const bind_want *w, const found *f, int64_t r
 {
     int64_t per_entry = matrices(w, f);
     bool whole = per_entry > 1 && !f->how.sliced && !f->how.transpose && /* all of them as they lie */
-                 !has_factors_apart(b, f);
+                 (f->output_scale || !has_factors_apart(b, f));
     int rc = OK;
     *n = whole ? 1 : f->n * (size_t)per_entry;
     piece *pieces = arena_array(&b->mem, *n, sizeof *pieces);
@@ -483,7 +483,7 @@ static bool weight_key(const weight *made, buf *key)
     int64_t f[] = {made->rows, made->cols, made->want, made->vector, made->parts, made->n_piece};
     bool ok = buf_byte(key, 0) && buf_add(key, f, sizeof f) &&
               buf_add(key, &made->output_scale, sizeof made->output_scale) &&
-              buf_add(key, &made->order, sizeof made->order);
+              buf_add(key, &made->order, sizeof made->order) && buf_add(key, &made->factors, sizeof made->factors);
     for (uint32_t i = 0; i < made->n_piece && ok; i++) ok = piece_key(&made->pieces[i], key);
     return ok;
 }
@@ -528,6 +528,39 @@ static int find_output_scale(binder *b, const bind_want *w, const found *f, dtyp
     return rc || bias.entry ? rc : factor_of(b, f, 0, 1, out, e);
 }
 
+/* The same for each part of a stack, as a constant; 0: there are none, or the weights take them. */
+static int find_factors(binder *b, const bind_want *w, const found *f, dtype want, ref *out, err *e)
+{
+    found bias;
+    const recipe *how = &f->how;
+    const int64_t per_entry = matrices(w, f);
+    *out = 0;
+    if (!w->output_scale || !w->parts || want != DTYPE_NONE || how->transpose || recipe_changes(how) ||
+        !panel_format_of(f->entry->type))
+        return OK;
+    int rc = find_slot(b, w->slot, w->layer, true, &bias, e); /* is added by the product */
+    float *factor = arena_array(&b->prog->mem, (size_t)w->parts, sizeof *factor);
+    if (rc || bias.entry) return rc;
+    if (!factor) return err_memory(e, "tensors");
+    bool any = false;
+    for (int32_t k = 0; k < w->parts && !rc; k++) {
+        found one = *f;
+        one.entry = f->stack[k / per_entry];
+        if (one.entry->type != f->entry->type) return OK;
+        rc = factor_of(b, &one, k % per_entry, per_entry, &factor[k], e);
+        any |= factor[k] != 1;
+    }
+    if (rc || !any) return rc;
+    tensor t = {.name = arena_printf(&b->mem, "%s.factors", f->entry->name),
+                .kind = TENSOR_CONST,
+                .rank = 2,
+                .layer = layer_number(w->layer, b->prog->n_enc),
+                .dim = {w->parts, 1},
+                .data = factor};
+    *out = t.name ? program_tensor(b->prog, &t, e) : 0;
+    return *out ? OK : e->code ? e->code : err_memory(e, "tensors");
+}
+
 /* The constant that names the columns of a stored matrix in the order of their groups: matrices of the same order have
  * one. 0: they stay as they lie. */
 static int find_order(binder *b, const bind_want *w, const found *f, dtype want, ref *out, err *e)
@@ -559,7 +592,7 @@ static int find_order(binder *b, const bind_want *w, const found *f, dtype want,
 
 static int make_weight(binder *b, const bind_want *w, const found *f, const char *name, ref *out, err *e)
 {
-    ref order = 0;
+    ref order = 0, factors = 0;
     int64_t have = 0, cols = 0, parts = w->parts ? w->parts : 1, rows = w->rows / parts;
     size_t n;
     int rc = check_recipe(w, f, e);
@@ -571,9 +604,9 @@ static int make_weight(binder *b, const bind_want *w, const found *f, const char
     float output_scale = 0;
     found own = *f;
     if ((rc = wanted_type(b, w, f, name, &held, e)) || (rc = find_output_scale(b, w, f, held, &output_scale, e)) ||
-        (rc = find_order(b, w, f, held, &order, e)))
+        (rc = find_order(b, w, f, held, &order, e)) || (rc = find_factors(b, w, f, held, &factors, e)))
         return rc;
-    own.output_scale = output_scale != 0;
+    own.output_scale = output_scale != 0 || factors;
     own.sorted = order != 0;
     piece *pieces = pieces_of(b, w, &own, rows, &n, e);
     if (!pieces) return e->code;
@@ -588,8 +621,9 @@ static int make_weight(binder *b, const bind_want *w, const found *f, const char
                    .parts = w->parts,
                    .want = held,
                    .output_scale = output_scale,
+                   .factors = factors,
                    .order = order};
-    b->widened += held == DTYPE_NONE && output_scale == 0 && dtype_is_block(pieces[0].type) &&
+    b->widened += held == DTYPE_NONE && !own.output_scale && dtype_is_block(pieces[0].type) &&
                   (scale_of(b, f) || (stored_factor(f->entry) != 1 && !f->entry->stored->with_factor));
     made.packed = pieces[0].packed && weight_held_type(&made) == pieces[0].type;
     buf key = {0};

@@ -196,17 +196,29 @@ bool builder_trained(builder *b, const call *c, const char *role, double *out, b
 
 /* ---- experts */
 
+/* Rows times the factor of their expert, where matrix w has left these to an op. */
+static ref times_factors(builder *b, const call *c, const char *role, ref w, const builder_experts *by, ref y)
+{
+    const ref factors = b->prog->weights[b->prog->tensors[w].weight].factors;
+    if (!y || !factors) return y;
+    char name[PART_NAME];
+    op o = {.kind = OP_EMBED, .in = {factors, by->table}, .u.embed.by = EMBED_BY_EXPERT};
+    ref factor = builder_op(b, o, c->path, part_name(role, "factor", name), by->table, 1);
+    return factor ? builder_mul(b, c->path, part_name(role, "scaled", name), y, factor) : 0;
+}
+
 ref builder_linear_exp(builder *b, const call *c, const char *role, ref x, const builder_experts *by, int64_t n,
                        const char *bias)
 {
     ref w, add = 0;
     int64_t rows = n * by->experts;
-    bind_want want = {.rows = rows, .cols = builder_width(b, x), .parts = by->experts};
+    bind_want want = {
+        .rows = rows, .cols = builder_width(b, x), .parts = by->experts, .output_scale = !b->act_f32 && !b->written};
     bind_want adds = {.rows = rows, .parts = by->experts, .bias = true, .optional = strcmp(bias, "auto") == 0};
     if (!weight_of(b, c, role, want, &w)) return 0;
     if (strcmp(bias, "false") != 0 && !weight_of(b, c, role, adds, &add)) return 0;
     op o = {.kind = OP_MATMUL_EXP, .in = {x, w, add, by->table}};
-    return builder_op(b, o, c->path, role, x, n);
+    return times_factors(b, c, role, w, by, builder_op(b, o, c->path, role, x, n));
 }
 
 ref builder_gather(builder *b, const call *c, ref x, const builder_experts *by, bool weigh)

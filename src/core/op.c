@@ -26,7 +26,7 @@ const char *const score_name[SCORE_COUNT] = {
 
 /* ---- parameters */
 
-static const char *const by_name[EMBED_BY_COUNT] = {"token", "position", "type"};
+static const char *const by_name[EMBED_BY_COUNT] = {"token", "position", "type", "expert"};
 static const char *const norm_name[NORM_COUNT] = {"rms", "layer", "l2", "size", "above"};
 static const char *const style_name[ROPE_STYLE_COUNT] = {"halves", "neighbours"};
 static const char *const bias_name[BIAS_COUNT] = {"none", "alibi", "alibi.bf16", "buckets"};
@@ -196,6 +196,10 @@ static const char *check_embed(shapes t)
     if (!t.a || t.a->kind == TENSOR_ACT || t.a->rank != 2 || t.a->dim[1] != tensor_count(t.out))
         return "the table does not fit";
     if (t.o->u.embed.by < EMBED_BY_TOKEN || t.o->u.embed.by >= EMBED_BY_COUNT) return "embedded by what?";
+    if (t.o->u.embed.by == EMBED_BY_EXPERT)
+        return t.out->axis == AXIS_EXP && dispatched(t.p, t.o->in[1]) == t.a->dim[0]
+                   ? NULL
+                   : "needs to know the experts of its rows";
     if (t.out->axis != AXIS_TOK && t.out->axis != AXIS_ENC) return "embeds rows that have no tokens";
     return t.b ? "too many operands" : NULL;
 }

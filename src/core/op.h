@@ -28,7 +28,9 @@ enum {
 
 /* X(ID, name, facts, sentence): the ops that devices have kernels for; all ops. */
 #define KERNEL_LIST(X)                                                                                                 \
-    X(EMBED, embed, 0, "out[r] = table in0[ id(r) + offset ], 0 outside; id: the row's token, position or token type") \
+    X(EMBED, embed, 0,                                                                                                 \
+      "out[r] = table in0[ id(r) + offset ], 0 outside; id: the row's token, position or token type, "                 \
+      "or the expert that dispatch in1 says")                                                                          \
     X(NORM, norm, 0, "out = normalise(in0) over groups of `width` [* weight in1] [+ bias in2]")                        \
     X(MATMUL, matmul, OPF_PRODUCT, "out[r,n] = in0[r,k] * weight in1[n,k]^T [+ bias in2[n]]")                          \
     X(QUANT, quant, 0,                                                                                                 \
@@ -120,7 +122,7 @@ extern const char *const act_name[ACT_COUNT];
 enum { NORM_RMS, NORM_LAYER, NORM_L2, NORM_SIZE, NORM_ABOVE, NORM_COUNT };
 enum { POOL_FIRST, POOL_MEAN, POOL_LAST, POOL_COUNT };
 enum { COLL_GATHER, COLL_OWNER, COLL_REDUCE, COLL_COUNT };
-enum { EMBED_BY_TOKEN, EMBED_BY_POSITION, EMBED_BY_TYPE, EMBED_BY_COUNT };
+enum { EMBED_BY_TOKEN, EMBED_BY_POSITION, EMBED_BY_TYPE, EMBED_BY_EXPERT, EMBED_BY_COUNT };
 /* Pairs that rotate: (i, i + dims/2), "neox"; (2i, 2i + 1), "interleaved". */
 enum { ROPE_HALVES, ROPE_NEIGHBOURS, ROPE_STYLE_COUNT };
 /* What is added to scores. ALIBI: -slope[h] * distance. ALIBI_BF16: slope * position rounded to bfloat16 and added

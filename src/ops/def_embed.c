@@ -1,6 +1,6 @@
 /* def_embed.c - reference of EMBED: rows of a table. Ids outside the table give zeros, so that no input can read
  * beyond it. */
-#include "ops/run.h"
+#include "ops/expert_rows.h"
 
 #include "tensor/quant.h"
 #include "tensor/panel.h"
@@ -24,13 +24,14 @@ GPU_CODE void def_embed(const run *r, const op *o, int worker, int workers)
                                .cols = t->dim[1]};
     const held_weight *table = t->kind == TENSOR_CONST ? &fixed : arg_weight(r, o->in[0]);
     const step_rows *rows = step_rows_of(r->st, arg_info(r, o->out)->axis);
+    const bool expert = o->u.embed.by == EMBED_BY_EXPERT;
     const int32_t *const by[] = {rows->token, rows->pos, rows->type};
-    const int32_t *ids = by[o->u.embed.by];
+    const int32_t *ids = expert ? dispatch_at(r, o->in[1]) + DISPATCH_EXPERT : by[o->u.embed.by];
     int64_t dim = arg_dim(r, o->out), from, to;
     float *out = arg_at(r, o->out);
     run_share(arg_rows(r, o->out), 1, worker, workers, &from, &to);
     for (int64_t i = from; i < to; i++) {
-        int64_t id = ids[i];
+        int64_t id = ids[expert ? i * DISPATCH_COLS : i];
         if (o->u.embed.by == EMBED_BY_TOKEN && id < 0) {
             memcpy(out + i * dim, r->st->vec + ~id * dim, (size_t)dim * sizeof *out);
             continue;

@@ -8,14 +8,15 @@ bool cut_goes_by_experts(const cut *c, const op *o)
     return by;
 }
 
-/* Rows of weight or constant t that experts `own` have; of vectors that are not of experts all. */
+/* Rows of weight or constant t that experts `own` have; of what is not of experts all. */
 static ref window_of_experts(rank_program *to, const op *o, ref t, cut_range own, err *e)
 {
     const tensor *k = &to->p->tensors[t];
-    if (o->kind != OP_MATMUL_EXP) return t;
-    const int32_t all = to->p->weights[to->p->tensors[o->in[1]].weight].parts;
+    const bool table = o->kind == OP_EMBED; /* a row for each */
+    if (o->kind != OP_MATMUL_EXP && !table) return t;
+    const int32_t all = table ? (int32_t)k->dim[0] : to->p->weights[to->p->tensors[o->in[1]].weight].parts;
     const int64_t each = k->dim[0] / all, rows = cut_length(own) * each;
-    const bool matrix = t == o->in[1];
+    const bool matrix = !table && t == o->in[1];
     return cut_window(to, t,
                       (weight_range){.row0 = own.from * each,
                                      .rows = rows,

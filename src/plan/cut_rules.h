@@ -39,7 +39,7 @@ static inline int64_t cut_recur_heads(const op *o) { return cut_by_keys(o) ? o->
 /* X(ID, result, in0, in1, in2, in3, heads: equal groups of columns that stay together, as an expression of p and o; 0:
  * any column may be cut from any other) */
 #define CUT_LIST(X)                                                                                                    \
-    X(EMBED, WHOLE, OWNED, NOTHING, NOTHING, NOTHING, 0)                                                               \
+    X(EMBED, WHOLE, OWNED, WHOLE, NOTHING, NOTHING, 0)                                                                 \
     X(NORM, ALIKE, ALIKE, VECTOR, VECTOR, NOTHING, cut_width(p, o->out) / o->u.norm.width)                             \
     X(MATMUL, ROWS, WHOLE, ROWS, VECTOR, NOTHING, 0)                                                                   \
     X(QUANT, ALIKE, ALIKE, WHOLE, NOTHING, NOTHING, 1)                                                                 \

@@ -360,7 +360,7 @@ LAYOUTS = {
     "nvfp4": row(llama(), nvfp4(False, False), None, modelopt("NVFP4", group_size=16)),
     "nvfp4-config": row(qwen3(), nvfp4(False, False), dict(quant_method="modelopt", quant_algo="NVFP4",
                                                            producer=dict(name="modelopt"))),
-    "nvfp4-moe": row(qwen3_moe(), nvfp4(False, False), None, modelopt("NVFP4", group_size=16), memory=1.35),
+    "nvfp4-moe": row(qwen3_moe(), nvfp4(False, False), None, modelopt("NVFP4", group_size=16)),
     "nvfp4-mixed": row(qwen3(), [(ATTN, fp8(0, 0, shape=scalar)), (FFN, nvfp4(False, False))], None,
                        modelopt("MIXED_PRECISION")),
     "ct-nvfp4": row(llama(), nvfp4(True, True), ct("nvfp4-pack-quantized", ct_w(4, "float", "tensor_group",
