@@ -50,7 +50,7 @@ template <int T> __device__ __forceinline__ bool unit_sees(const attn_block<T> &
 __device__ __forceinline__ attn_mask mask_of(const attn_args *a)
 {
     return {step_rows_of(a->st, a->axis), step_rows_of(a->st, a->key_axis), a->o.u.attn.window, a->o.u.attn.ahead,
-            a->o.u.attn.chunk, a->o.u.attn.bias == BIAS_BUCKETS ? a->bias : NULL, a->table, a->o.u.attn.heads, a->reach};
+            a->o.u.attn.chunk, a->buckets, a->table, a->o.u.attn.heads, a->reach, a->own_places, a->key_places, a->places, 0};
 }
 __device__ __forceinline__ int range_of(int key) { return key / ATTN_RANGE * ATTN_RANGE; }
 template <int T> __device__ __forceinline__ bool unit_has_range(const attn_block<T> &b, int u, int range)
@@ -125,15 +125,18 @@ template <int T> __device__ __forceinline__ void finish_scores(const attn_block<
         for (int i = 0; i < 16 && !b.coded; i++) s->of[i / 4][i % 4] = s->of[i / 4][i % 4] * scale;
         return;
     }
-    const attn_mask mask = mask_of(b.a);
+    attn_mask mask = mask_of(b.a);
 #pragma unroll
     for (int c = 0; c < 4; c++) {
         const int v = u + c % 2;
+        mask.row0 = b.u->row[v] - b.u->own[v];
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             float &to = s->of[i][c];
+            const int key = first + score_key(b.lane, i, c);
+            if (b.a->places && key > b.u->last[v]) continue; /* unseen: no row of the step */
             if (b.coded) to = to * b.u->scale[v];
-            to = score(&mask, o, to, scale, b.u->head[v], b.u->slope[v], first + score_key(b.lane, i, c), b.u->own[v]);
+            to = score(&mask, o, to, scale, b.u->head[v], b.u->slope[v], key, b.u->own[v]);
         }
     }
 }
@@ -586,7 +589,7 @@ template <int T> __device__ __forceinline__ bool take_units(attn_block<T> &b)
         b.u->own[u] = own;
         b.u->first[u] = there ? attn_first(&mask, own) : INT32_MAX - ATTN_RANGE;
         b.u->last[u] = there ? attn_last(&mask, b.seq, own) : -1;
-        b.u->slope[u] = a->bias && a->o.u.attn.bias != BIAS_BUCKETS ? a->bias[head] : 0;
+        b.u->slope[u] = a->slopes ? a->slopes[head] : 0;
         b.u->max[u] = b.u->all_max[u] = -INFINITY;
         b.u->sum[u] = b.u->all_sum[u] = 0;
     }

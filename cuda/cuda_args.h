@@ -187,7 +187,8 @@ static inline attn_room attn_room_of(dtype type, int k_dim, int v_dim, const att
 
 typedef struct attn_args {
     const step *st;
-    const float *q, *bias, *sinks, *table; /* bias: slopes, or values by bucket */
+    const float *q, *slopes, *buckets, *sinks, *table; /* NULL: none */
+    const float *own_places, *key_places;              /* [rows][heads][places] */
     float *out;
     float *parts;    /* of blocks: [slots] of a maximum and a sum [units], and sums of values [units][v_dim] */
     uint32_t *turns; /* of blocks: how many of those that share ranges are done; 0 between launches */
@@ -199,7 +200,7 @@ typedef struct attn_args {
     attn_room at;
     kv_codes kf, vf;
     uint64_t k_tile, v_tile; /* bytes */
-    int32_t group, axis, key_axis, reach, per_kv;
+    int32_t group, axis, key_axis, reach, places, per_kv;
 } attn_args;
 
 /* Heads of queries, keys and values of new rows: normed, rotated, written, stored in pages; a head of a row is a warp.

@@ -15,8 +15,8 @@ typedef struct cuda_op_rig {
     segment s;
 } cuda_op_rig;
 
-/* n ops over the rig's pages, with the rows of the activation `in`. A KV_PUT that is not run makes a program with a
- * state one that has pages. */
+/* n ops over the rig's pages, with the rows of the activation `in` and of others that the first op reads. A KV_PUT that
+ * is not run makes a program with a state one that has pages. */
 static inline void cuda_op_open(cuda_op_rig *r, rig *g, const op *o, uint32_t n, ref in)
 {
     const backend *be = &cuda_backend;
@@ -52,8 +52,12 @@ static inline void cuda_op_open(cuda_op_rig *r, rig *g, const op *o, uint32_t n,
     assert_ok(be->compile(r->d, &r->s, &e), &e);
     for (int32_t i = 0; i < cache.n_page[0]; i++)
         assert_ok(be->page_put(r->d, 0, i, kv->k + (uint64_t)i * kv->stride, &e), &e);
-    const tensor *x = &g->t[in];
-    assert_ok(be->act_put(r->d, &r->s, in, 0, x->dim[0], g->st.n[x->axis], rig_at(g, in), &e), &e);
+    for (int k = -1; k < 4; k++) {
+        const ref t = k < 0 ? in : o->in[k];
+        const tensor *x = &g->t[t];
+        if (k < 0 || (t && t != in && x->kind == TENSOR_ACT))
+            assert_ok(be->act_put(r->d, &r->s, t, 0, x->dim[0], g->st.n[x->axis], rig_at(g, t), &e), &e);
+    }
 }
 
 static inline void cuda_op_close(cuda_op_rig *r, rig *g)

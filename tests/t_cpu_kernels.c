@@ -341,6 +341,7 @@ typedef struct attn_case {
     int n_seq, rows[4], last[4];
     int ahead, chunk, cross[4]; /* cross: keys of another axis for each sequence */
     bool sinks;
+    int sides; /* BIAS_PLACES: 1: rows have places, 2: keys have, 3: both */
 } attn_case;
 
 static const attn_case attn_cases[] = {
@@ -359,20 +360,7 @@ static const attn_case attn_cases[] = {
     {4, 4, 24, 24, 33, BIAS_NONE, 0, DTYPE_F32, DTYPE_F32, 2, {200, 40}, {199, 39}, .ahead = 32},
     {4, 4, 16, 16, 0, BIAS_ALIBI, 0, DTYPE_F32, DTYPE_F16, 1, {130}, {129}, .ahead = AHEAD_ALL},
     {4, 2, 16, 32, 0, BIAS_NONE, 0, DTYPE_F16, DTYPE_F32, 2, {150, 7}, {299, 130}, .chunk = 48},
-    {4,
-     4,
-     16,
-     16,
-     0,
-     BIAS_NONE,
-     0,
-     DTYPE_F32,
-     DTYPE_F32,
-     3,
-     {5, 1, 90},
-     {4, 9, 89},
-     .ahead = AHEAD_ALL,
-     .cross = {1, 700, 64}},
+    {4, 4, 16, 16, 0, BIAS_NONE, 0, DTYPE_F32, DTYPE_F32, 3, {5, 1, 90}, {4, 9, 89}, AHEAD_ALL, .cross = {1, 700, 64}},
     {6, 6, 16, 16, 0, BIAS_BUCKETS, 0, DTYPE_F32, DTYPE_F32, 2, {150, 1}, {149, 0}, .ahead = AHEAD_ALL},
     {3, 3, 20, 20, 0, BIAS_BUCKETS, 0, DTYPE_F32, DTYPE_F16, 2, {9, 1}, {80, 600}},
     {10, 2, 32, 32, 70, BIAS_NONE, 0, DTYPE_F16, DTYPE_F16, 2, {80, 1}, {180, 900}, .sinks = true},
@@ -385,20 +373,7 @@ static const attn_case attn_cases[] = {
     {9, 3, 128, 128, 600, BIAS_ALIBI, 0, DTYPE_Q8_B64, DTYPE_Q8_B64, 4, {1, 2, 1, 33}, {1500, 700, 5, 1060}},
     {60, 1, 8, 8, 0, BIAS_NONE, 0.5f, DTYPE_Q4_B32, DTYPE_Q4_B32, 1, {3}, {530}},
     {4, 4, 1, 3, 33, BIAS_NONE, 0, DTYPE_Q8_B64, DTYPE_Q8_B64, 2, {200, 40}, {199, 39}, .ahead = 32},
-    {4,
-     4,
-     16,
-     16,
-     0,
-     BIAS_NONE,
-     0,
-     DTYPE_Q8_B64,
-     DTYPE_Q4_B32,
-     2,
-     {5, 90},
-     {4, 89},
-     .ahead = AHEAD_ALL,
-     .cross = {9, 700}},
+    {4, 4, 16, 16, 0, BIAS_NONE, 0, DTYPE_Q8_B64, DTYPE_Q4_B32, 2, {5, 90}, {4, 89}, AHEAD_ALL, .cross = {9, 700}},
     {6, 6, 16, 16, 0, BIAS_BUCKETS, 0, DTYPE_Q4_B32, DTYPE_Q8_B64, 2, {150, 1}, {149, 0}, .ahead = AHEAD_ALL},
     {10, 2, 32, 32, 70, BIAS_NONE, 0, DTYPE_Q8_B64, DTYPE_Q8_B64, 2, {80, 1}, {180, 900}, .sinks = true},
     {10, 2, 96, 32, 0, BIAS_NONE, 0, DTYPE_F16, DTYPE_Q8_B64, 1, {80}, {180}},
@@ -418,12 +393,44 @@ static const attn_case attn_cases[] = {
     {10, 2, 96, 32, 0, BIAS_NONE, 0, DTYPE_I16, DTYPE_Q8_B64, 1, {80}, {180}},
     {10, 2, 96, 32, 0, BIAS_NONE, 0, DTYPE_Q4_B32, DTYPE_I16, 1, {80}, {180}},
     {10, 2, 96, 32, 0, BIAS_NONE, 0, DTYPE_F32, DTYPE_I16, 1, {80}, {180}},
+    {6,
+     6,
+     16,
+     16,
+     0,
+     BIAS_PLACES,
+     0,
+     DTYPE_F32,
+     DTYPE_F32,
+     3,
+     {150, 1, 3},
+     {149, 0, 2},
+     .ahead = AHEAD_ALL,
+     .sides = 3},
+    {3, 3, 20, 28, 0, BIAS_PLACES, 0, DTYPE_F16, DTYPE_F32, 2, {3, 70}, {2, 69}, .ahead = AHEAD_ALL, .sides = 1},
+    {5, 5, 33, 17, 0, BIAS_PLACES, 0, DTYPE_F32, DTYPE_F16, 2, {70, 9}, {69, 8}, .ahead = AHEAD_ALL, .sides = 2},
+    {6, 6, 64, 64, 0, BIAS_PLACES, 0, DTYPE_Q8_B64, DTYPE_Q8_B64, 2, {100, 1}, {99, 0}, .ahead = AHEAD_ALL, .sides = 3},
+    {4, 4, 32, 32, 0, BIAS_PLACES, 0, DTYPE_I16, DTYPE_I16, 2, {1, 90}, {0, 89}, .ahead = AHEAD_ALL, .sides = 3},
+    {4, 2, 16, 16, 0, BIAS_PLACES, 0, DTYPE_Q4_B32, DTYPE_F32, 1, {90}, {89}, .ahead = AHEAD_ALL, .sides = 3},
 };
 
 enum { REACH = 20, BUCKETS = 7 };
 
 /* Any table will do: buckets of both signs, more of near distances. */
 static int bucket_of(int d) { return (d < 0 ? 0 : 3) + (abs(d) > 2) + (abs(d) > 9) + (d > 15); }
+
+/* What rows and keys have for the place of key j, BUCKETS places a head. */
+static double places_of(const rig *g, const attn_case *c, const op *o, int row, int h, int d)
+{
+    const int place = bucket_of(d < -REACH ? -REACH : d > REACH ? REACH : d), width = c->heads * BUCKETS;
+    double sum = 0;
+    for (int side = 0; side < 2; side++) {
+        const ref t = o->in[side ? ATTN_KEY_PLACES : ATTN_OWN_PLACES];
+        const float *x = (float *)(g->act + g->t[t].off);
+        if (t) sum += (double)x[(row + (side ? d : 0)) * width + h * BUCKETS + place];
+    }
+    return sum;
+}
 
 /* The head `h` of row `row` in double precision, straight from the formula. */
 static void attn_double(const rig *g, const attn_case *c, const op *o, const float *slopes, int row, int h, double *out)
@@ -449,6 +456,7 @@ static void attn_double(const rig *g, const attn_case *c, const op *o, const flo
                 if (c->bias == BIAS_ALIBI_BF16)
                     dot += bf16_to_f32(
                         f32_to_bf16(bf16_to_f32(f32_to_bf16(slopes[h])) * bf16_to_f32(f32_to_bf16((float)j))));
+                if (c->sides) dot += places_of(g, c, o, row, h, j - own);
                 dot *= (double)o->u.attn.scale;
                 if (c->softcap != 0) dot = (double)c->softcap * tanh(dot / (double)c->softcap);
                 if (c->bias == BIAS_ALIBI) dot -= (double)slopes[h] * abs(j - own);
@@ -491,7 +499,8 @@ static void attention_equals_the_reference(void **unused)
             int end = c->last[s] > c->cross[s] ? c->last[s] : c->cross[s];
             if (end / PAGE_TOKENS + 1 > pages) pages = end / PAGE_TOKENS + 1;
         }
-        rig_open(&g, (uint64_t)rows * (uint64_t)(c->heads * (c->k_dim + c->v_dim) + c->kv * (c->k_dim + c->v_dim)) * 4);
+        const int places = c->sides ? 2 * c->heads * BUCKETS : 0;
+        rig_open(&g, (uint64_t)rows * (uint64_t)((c->heads + c->kv) * (c->k_dim + c->v_dim) + places) * 4);
         rig_sequences(&g, c->n_seq, c->rows, c->last);
         rig_cache(&g, c->kv, c->k_dim, c->v_dim, c->k_type, c->v_type, pages * c->n_seq);
         op put = {.kind = OP_KV_PUT, .in = {rig_act(&g, c->kv * c->k_dim), rig_act(&g, c->kv * c->v_dim)}};
@@ -510,12 +519,14 @@ static void attention_equals_the_reference(void **unused)
                            .chunk = c->chunk,
                            .bias = c->bias}};
         o.in[0] = rig_act(&g, c->heads * c->k_dim);
-        bool buckets = c->bias == BIAS_BUCKETS;
-        if (c->bias) o.in[ATTN_BIAS] = rig_const(&g, buckets ? BUCKETS * c->heads : c->heads);
-        for (int h = 0; c->bias && !buckets && h < c->heads; h++)
+        bool buckets = c->bias == BIAS_BUCKETS, slopes = c->bias && !buckets && !c->sides;
+        if (c->sides & 1) o.in[ATTN_OWN_PLACES] = rig_act(&g, c->heads * BUCKETS);
+        else if (c->bias && !c->sides) o.in[ATTN_BIAS] = rig_const(&g, buckets ? BUCKETS * c->heads : c->heads);
+        if (c->sides & 2) o.in[ATTN_KEY_PLACES] = rig_act(&g, c->heads * BUCKETS);
+        for (int h = 0; slopes && h < c->heads; h++)
             ((float *)g.t[o.in[ATTN_BIAS]].data)[h] = powf(2, -8.0f * (float)(h + 1) / (float)c->heads);
-        if (buckets) o.in[ATTN_TABLE] = rig_const(&g, 2 * REACH + 1);
-        for (int d = -REACH; buckets && d <= REACH; d++)
+        if (buckets || c->sides) o.in[ATTN_TABLE] = rig_const(&g, 2 * REACH + 1);
+        for (int d = -REACH; o.in[ATTN_TABLE] && d <= REACH; d++)
             ((float *)g.t[o.in[ATTN_TABLE]].data)[d + REACH] = (float)bucket_of(d);
         if (c->sinks) o.in[ATTN_SINKS] = rig_const(&g, c->heads);
         o.out = rig_act(&g, c->heads * c->v_dim);
@@ -525,7 +536,7 @@ static void attention_equals_the_reference(void **unused)
         for (int row = 0; row < rows; row += 1 + rows / 9)
             for (int h = 0; h < c->heads; h += 1 + c->heads / 3) {
                 double want[512];
-                attn_double(&g, c, &o, o.in[1] ? g.t[o.in[1]].data : NULL, row, h, want);
+                attn_double(&g, c, &o, o.in[ATTN_BIAS] ? g.t[o.in[ATTN_BIAS]].data : NULL, row, h, want);
                 for (int d = 0; d < c->v_dim; d++)
                     if (fabs(want[d] - rig_at(&g, o.out)[(row * c->heads + h) * c->v_dim + d]) > near)
                         fail_msg("%s: row %d head %d wrong", what, row, h);

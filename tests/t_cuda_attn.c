@@ -11,6 +11,7 @@ typedef struct attn_case {
     int ahead, chunk, cross[4]; /* cross: keys of another axis for each sequence */
     bool sinks;
     int ranks[2]; /* query heads [0] … [1] - 1 of these heads; 0: all */
+    int sides;    /* BIAS_PLACES: 1: rows have places, 2: keys have, 3: both */
 } attn_case;
 
 static const attn_case cases[] = {
@@ -32,6 +33,9 @@ static const attn_case cases[] = {
     {10, 2, 32, 32, 70, BIAS_NONE, 0, 2, {80, 1}, {180, 900}, .sinks = true},
     {14, 2, 64, 64, 0, BIAS_NONE, 0, 1, {1}, {3000}, .sinks = true, .ranks = {4, 11}},
     {130, 2, 8, 8, 0, BIAS_NONE, 0, 1, {4}, {530}, .ranks = {5, 120}},
+    {6, 6, 16, 16, 0, BIAS_PLACES, 0, 3, {150, 1, 3}, {149, 0, 2}, .ahead = AHEAD_ALL, .sides = 3},
+    {5, 5, 33, 17, 0, BIAS_PLACES, 0, 2, {9, 70}, {8, 69}, .ahead = AHEAD_ALL, .sides = 1},
+    {4, 2, 64, 64, 0, BIAS_PLACES, 0, 1, {40}, {39}, .ahead = AHEAD_ALL, .sides = 2},
 };
 static const dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_I16, DTYPE_Q8_B64, DTYPE_Q4_B32};
 
@@ -47,7 +51,7 @@ static op open_case(rig *g, const attn_case *c, dtype type)
         rows += c->rows[s];
         if (end / PAGE_TOKENS + 1 > pages) pages = end / PAGE_TOKENS + 1;
     }
-    rig_open(g, (uint64_t)rows * (uint64_t)(n * (c->k_dim + c->v_dim)) * 4);
+    rig_open(g, (uint64_t)rows * (uint64_t)(n * (c->k_dim + c->v_dim + (c->sides ? 2 * BUCKETS : 0))) * 4);
     rig_sequences(g, c->n_seq, c->rows, c->last);
     rig_cache(g, kv, c->k_dim, c->v_dim, type, type, pages * c->n_seq);
     if (c->cross[0]) {
@@ -66,11 +70,13 @@ static op open_case(rig *g, const attn_case *c, dtype type)
                        .bias = c->bias}};
     const bool buckets = c->bias == BIAS_BUCKETS;
     o.in[ATTN_Q] = rig_act(g, n * c->k_dim);
-    if (c->bias) o.in[ATTN_BIAS] = rig_const(g, buckets ? BUCKETS * n : n);
-    for (int h = 0; c->bias && !buckets && h < n; h++)
+    if (c->sides & 1) o.in[ATTN_OWN_PLACES] = rig_act(g, n * BUCKETS);
+    else if (c->bias && !c->sides) o.in[ATTN_BIAS] = rig_const(g, buckets ? BUCKETS * n : n);
+    if (c->sides & 2) o.in[ATTN_KEY_PLACES] = rig_act(g, n * BUCKETS);
+    for (int h = 0; c->bias && !buckets && !c->sides && h < n; h++)
         ((float *)g->t[o.in[ATTN_BIAS]].data)[h] = powf(2, -8.0f * (float)(h + 1) / (float)n);
-    if (buckets) o.in[ATTN_TABLE] = rig_const(g, 2 * REACH + 1);
-    for (int i = 0; buckets && i <= 2 * REACH; i++)
+    if (buckets || c->sides) o.in[ATTN_TABLE] = rig_const(g, 2 * REACH + 1);
+    for (int i = 0; o.in[ATTN_TABLE] && i <= 2 * REACH; i++)
         ((float *)g->t[o.in[ATTN_TABLE]].data)[i] = (float)(i * 3 % BUCKETS);
     if (c->sinks) o.in[ATTN_SINKS] = rig_const(g, n);
     o.out = rig_act(g, n * c->v_dim);

@@ -1,6 +1,7 @@
 /* t_models_distance_buckets.c - buckets of relative positions against T5Attention._relative_position_bucket of
  * transformers 5.23: every distance of ten settings through a sum (h = 31 h + bucket, from -farthest - 2 to farthest +
- * 2), the usual setting edge by edge. */
+ * 2), the usual setting edge by edge; and places against make_log_bucket_position of its DeBERTa v2 (to farthest + 40).
+ */
 #include "models/compile/distance_buckets.h"
 
 #include "test.h"
@@ -27,6 +28,31 @@ static void every_distance(void **unused)
             sum = sum * 31 + (uint32_t)bucket_of(d, cases[i].n, cases[i].farthest, cases[i].both_ways);
         assert_int_equal(sum, cases[i].sum);
     }
+}
+
+static void every_place(void **unused)
+{
+    (void)unused;
+    static const struct {
+        int n, farthest;
+        uint32_t sum;
+    } cases[] = {
+        {256, 512, 0xbb853e80},  {10, 61, 0x31e8bac0},   {16, 160, 0x6afa38c0},  {9, 40, 0x41bd6dc0},
+        {2, 3, 0x4ca3cd80},      {50, 2048, 0xaf50b4c0}, {128, 512, 0x46977940}, {64, 65, 0x019d7d80},
+        {320, 4096, 0x8e1b2b00}, {3, 7, 0xb6292600},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint32_t sum = 0;
+        const int n = cases[i].n, farthest = cases[i].farthest;
+        assert_null(log_places_check(n, farthest));
+        for (int d = -farthest - 40; d <= farthest + 40; d++) sum = sum * 31 + (uint32_t)log_place_of(d, n, farthest);
+        if (sum != cases[i].sum) fail_msg("%d places up to %d: %08x", n, farthest, sum);
+    }
+    assert_int_equal(log_place_of(128, 256, 512), 128);
+    assert_int_equal(log_place_of(-511, 256, 512), -255);
+    assert_non_null(log_places_check(1, 512));
+    assert_non_null(log_places_check(256, 129));
+    assert_null(log_places_check(256, 130));
 }
 
 static void edges(void **unused)
@@ -58,7 +84,7 @@ static void refused(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_distance), cmocka_unit_test(edges),
-                                       cmocka_unit_test(refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_distance), cmocka_unit_test(every_place),
+                                       cmocka_unit_test(edges), cmocka_unit_test(refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

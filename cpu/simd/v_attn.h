@@ -157,14 +157,41 @@ static void tile_mask_of(tile_mask *to, const attn_job *j, const attn_unit *u, i
     }
 }
 
-/* Products of one line, times `times` (plain ones of floats have `scale` already), become scores, in place; keys of the
- * tile outside a … b - 1 are not seen and become -infinity. Returns 0, or NaN where a score is not finite. */
-static float line_scores(const attn_job *j, float *p, float times, int a, int b, int head, int first, int own)
+/* One tile, and lines that see it: those from l0 to l1 - 1. */
+typedef struct attn_tile {
+    const attn_unit *u;
+    int first, l0, l1; /* position of its first key */
+    uint8_t *keys, *values;
+    uint8_t *next, *next_values; /* keys and values that come after these, or these */
+    uint64_t k_bytes, v_bytes;
+    tile_mask mask;
+    attn_soft t; /* of the lines from l0 on */
+} attn_tile;
+
+/* What is added to the scores of keys a … b - 1 of the tile by a table of distances, for head `head` of row `row`. */
+static void biases_by_distance(const attn_job *j, const attn_tile *k, int row, int head, int a, int b, float *added)
+{
+    attn_mask mask = j->plan.mask;
+    const int own = mask.rows->pos[row];
+    mask.row0 = row - own;
+    for (int i = 0; i < PAGE_TOKENS; i++) added[i] = 0;
+    if (j->o->u.attn.bias == BIAS_BUCKETS)
+        for (int i = a; i < b; i++) added[i] = attn_bucket(&mask, head, k->first + i, own);
+    if (j->o->u.attn.bias == BIAS_PLACES)
+        for (int i = a; i < b; i++) added[i] = attn_places(&mask, head, k->first + i, own);
+}
+
+/* Products of line l, counted from l0, times `times` (plain ones of floats have `scale` already), become scores, in
+ * place; keys that it does not see become -infinity. Returns 0, or NaN where a score is not finite. */
+static float line_scores(const attn_job *j, const attn_tile *k, int l, float *p, float times)
 {
     const op *o = j->o;
+    const attn_unit *u = k->u;
+    const int line = k->l0 + l, row = u->row0 + line / u->heads, head = u->head0 + line % u->heads, first = k->first,
+              own = j->plan.mask.rows->pos[row], a = k->mask.whole ? 0 : k->mask.a[l],
+              b = k->mask.whole ? PAGE_TOKENS : k->mask.b[l];
     float slope = j->slopes ? j->slopes[head] : 0, added[PAGE_TOKENS];
-    if (o->u.attn.bias == BIAS_BUCKETS)
-        for (int i = 0; i < PAGE_TOKENS; i++) added[i] = attn_bucket(&j->plan.mask, head, first + i, own);
+    if (o->in[ATTN_TABLE]) biases_by_distance(j, k, row, head, a, b, added);
     v16 odd = v16_zero();
     for (int c = 0; c < TILE_CHUNKS; c++) {
         v16 v = v16_mul(v16_load(p + c * LANES), v16_all(times));
@@ -183,6 +210,7 @@ static float line_scores(const attn_job *j, float *p, float times, int a, int b,
             if (o->u.attn.bias == BIAS_ALIBI)
                 v = v16_add(v, v16_mul(v16_all(slope), v16_neg(v16_abs(v16_add(key, v16_all((float)(first - own)))))));
             if (o->u.attn.bias == BIAS_BUCKETS) v = v16_add(v, v16_load(added + c * LANES));
+            if (o->u.attn.bias == BIAS_PLACES) v = v16_fma(v16_load(added + c * LANES), v16_all(o->u.attn.scale), v);
         }
         odd = v16_fma(v16_pick(seen, v, v16_zero()), v16_zero(), odd);
         v16_store(p + c * LANES, v16_pick(seen, v, v16_all(-INFINITY)));
@@ -350,29 +378,12 @@ static void tile_add_values(const attn_job *j, const tile_mask *mask, int n, int
     }
 }
 
-/* One tile, and lines that see it: those from l0 to l1 - 1. */
-typedef struct attn_tile {
-    const attn_unit *u;
-    int first, l0, l1; /* position of its first key */
-    uint8_t *keys, *values;
-    uint8_t *next, *next_values; /* keys and values that come after these, or these */
-    uint64_t k_bytes, v_bytes;
-    tile_mask mask;
-    attn_soft t; /* of the lines from l0 on */
-} attn_tile;
-
-/* line_scores of n lines from `l` on, counted from l0. */
+/* line_scores of n lines from `l` on. */
 static void tile_scores(const attn_job *j, const attn_tile *k, int l, int n, float *p, float *odd)
 {
-    const tile_mask *mask = &k->mask;
-    const attn_unit *u = k->u;
-    int own0 = j->plan.mask.rows->pos[u->row0];
     for (int i = 0; i < n; i++) {
-        int line = k->l0 + l + i;
-        float times = kv_is_codes(j->s->k_type) && !j->ready ? *line_query(j, line).scale : 1;
-        odd[i] = line_scores(j, p + i * PAGE_TOKENS, times, mask->whole ? 0 : mask->a[l + i],
-                             mask->whole ? PAGE_TOKENS : mask->b[l + i], u->head0 + line % u->heads, k->first,
-                             own0 + line / u->heads);
+        float times = kv_is_codes(j->s->k_type) && !j->ready ? *line_query(j, k->l0 + l + i).scale : 1;
+        odd[i] = line_scores(j, k, l + i, p + i * PAGE_TOKENS, times);
     }
 }
 
@@ -694,8 +705,8 @@ static void v_attn(const run *r, const op *o, int worker, int workers)
                   .o = o,
                   .s = s,
                   .q = arg_at(r, o->in[ATTN_Q]),
-                  .sinks = arg_at(r, o->in[ATTN_SINKS])};
-    if (o->u.attn.bias != BIAS_BUCKETS) j.slopes = arg_at(r, o->in[ATTN_BIAS]);
+                  .slopes = attn_slopes(r, o),
+                  .sinks = attn_sinks(r, o)};
     j.out = arg_at(r, o->out);
     j.group = r->p->states[o->state].group;
     j.padded = (s->v_dim + LANES - 1) / LANES * LANES;

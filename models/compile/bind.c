@@ -4,6 +4,7 @@
 #include "base/glob.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "models/compile/product.h"
 #include "models/compile/recipe.h"
 #include "models/compile/wrapped.h"
 #include "models/spec/spec_split.h"
@@ -245,6 +246,12 @@ static int misshapen(binder *b, const bind_want *w, const found *f, const char *
 /* How many matrices of a stack lie in one entry. */
 static int64_t matrices(const bind_want *w, const found *f) { return w->parts && !f->how.tail ? w->parts : 1; }
 
+/* The elements of a row of an entry, whose shape was counted. */
+static int64_t row_of(const recipe *how, const shape *s)
+{
+    return how->kernel && s->rank == 3 ? s->dim[1] * s->dim[2] : s->dim[s->rank - 1];
+}
+
 /* Rows and columns of one matrix of an entry as the weight sees it; vectors are columns of one. */
 static int entry_shape(binder *b, const bind_want *w, const found *f, int64_t *rows, int64_t *cols, err *e)
 {
@@ -259,9 +266,10 @@ static int entry_shape(binder *b, const bind_want *w, const found *f, int64_t *r
         bool row = s->rank == 1 && w->rows == 1; /* converters leave axes of one out */
         bool kernel = f->how.conv1d && s->rank == 3 && s->dim[1] == 1;
         bool one = f->how.sliced && s->rank == 3 && parts == 1; /* some rows of a stack of matrices */
-        if (s->rank != 2 && !stack && !row && !kernel && !one)
+        bool flat = f->how.kernel && s->rank == 3 && parts == 1;
+        if (s->rank != 2 && !stack && !row && !kernel && !one && !flat)
             return misshapen(b, w, f, parts > 1 ? "a stack of matrices" : "a matrix", e);
-        *cols = s->dim[s->rank - 1];
+        *cols = row_of(&f->how, s);
         *rows /= *cols;
     }
     if (*rows % parts) return misshapen(b, w, f, "as many equal parts as there are experts or heads", e);
@@ -368,6 +376,40 @@ static int factor_of(binder *b, const found *f, int64_t part, int64_t parts, flo
     return OK;
 }
 
+/* ---- products */
+
+/* A tensor beside the one that a recipe is about; it counts as used. NULL and an error where it must be there. */
+static const ckpt_entry *other_of(binder *b, const found *f, const char *name, bool bias, bool needed, err *e)
+{
+    const ckpt_entry *t = find_entry(b, name, bias);
+    if (t) b->used[index_of(b, t)].numbers = -1;
+    else if (needed)
+        err_set(e, ERR_SPEC, "%s: tensor '%.200s' is missing: %s passes %.200s (%s)", ckpt_path(b->c), f->entry->name,
+                f->row->key, name, f->row->where);
+    return t;
+}
+
+/* f becomes the rows of its tensor as they have passed the layer of the recipe `through`. */
+static int pass_through(binder *b, const bind_want *w, found *f, err *e)
+{
+    const recipe *how = &f->how;
+    if (!how->through)
+        return how->norm ? err_set(e, ERR_SPEC, "%s: %s: norm is for rows that go through a layer", f->row->where,
+                                   f->row->key)
+                         : OK;
+    if (how->tail || how->transpose || how->rope_pairs || how->sliced || how->cols || recipe_changes(how) || !w->cols)
+        return err_set(e, ERR_SPEC, "%s: %s: through is about a whole matrix, and stands alone or after norm",
+                       f->row->where, f->row->key);
+    product_parts p = {.table = f->entry, .eps = how->norm_eps, .parts = w->parts ? w->parts : 1};
+    if (!(p.by = other_of(b, f, how->through, false, true, e))) return e->code;
+    p.bias = other_of(b, f, how->through, true, false, e);
+    if (how->norm && (!(p.gain = other_of(b, f, how->norm, false, true, e)) ||
+                      !(p.shift = other_of(b, f, how->norm, true, true, e))))
+        return e->code;
+    b->used[index_of(b, f->entry)].numbers = -1;
+    return product_entry(&f->entry, &p, b->c, &b->prog->mem, f->row->where, e);
+}
+
 /* ---- making */
 
 /* The type to hold a matrix in: what the policy asks for; where it cannot be packed, only if rows are whole blocks of
@@ -405,7 +447,7 @@ static int piece_of(binder *b, const bind_want *w, const found *f, int64_t part,
     }
     if (f->sorted) stored = stored->sorted;
     bool transpose = f->how.transpose && w->cols != 0;
-    int64_t src_cols = w->cols == 0 ? 1 : s->dim[s->rank - 1], src_rows = (int64_t)n / src_cols;
+    int64_t src_cols = w->cols == 0 ? 1 : row_of(&f->how, s), src_rows = (int64_t)n / src_cols;
     *out = (piece){.entry = at,
                    .data = f->entry->data,
                    .name = f->entry->name,
@@ -474,7 +516,8 @@ static bool piece_key(const piece *c, buf *key)
 {
     int64_t f[] = {c->entry, c->rows,    c->row0,      c->block,          c->stride,     c->col0,
                    c->pairs, c->rotated, c->transpose, c->normalize_rows, c->exponential};
-    return buf_add(key, f, sizeof f) && buf_add(key, &c->mul, sizeof c->mul) && buf_add(key, &c->add, sizeof c->add);
+    return buf_add(key, f, sizeof f) && buf_add(key, &c->stored, sizeof c->stored) &&
+           buf_add(key, &c->mul, sizeof c->mul) && buf_add(key, &c->add, sizeof c->add);
 }
 
 /* Everything that a weight is made of: layers whose recipes are equal share one (ALBERT: arXiv 1909.11942). */
@@ -672,6 +715,7 @@ int bind_weight(binder *b, const bind_want *w, ref *out, err *e)
     int rc = find_slot(b, w->slot, w->layer, w->bias, &f, e);
     if (rc) return rc;
     if (!f.entry) return w->optional ? OK : missing(b, w, &f, e);
+    if ((rc = pass_through(b, w, &f, e))) return rc;
     const shape *s = &f.entry->dims;
     if (f.how.fit && w->cols != 0) f.how.transpose = s->rank > 0 && s->dim[s->rank - 1] != w->cols;
     return make_weight(b, w, &f, name, out, e);

@@ -15,6 +15,8 @@
  *     exp                        e to the power of each value: files hold the logarithms of rates of decay
  *     conv1d                     the kernel of a Conv1d, [channels, 1, taps]: transposed, a row for each tap; in GGUF
  *                                without the axis of one
+ *     kernel                     the kernel of a Conv1d over all columns, [out, in, taps], as [out, in * taps]
+ *     norm N eps E, through L    the rows pass the layer norm N, then the linear layer L; its outputs by parts
  *     alone                      in GGUF: X.scale beside X.weight is no factor of its values
  *     flat                       a stack of matrices that an export writes as one matrix, without an axis of its own
  *     bare                       an export writes the name as it stands, without .weight

@@ -22,3 +22,18 @@ int bucket_of(int distance, int n, int farthest, bool both_ways)
     int far = near + (int)(share * (float)(side - near));
     return first + (far < side ? far : side - 1);
 }
+
+const char *log_places_check(int n, int farthest)
+{
+    if (n < 2) return "the buckets must be two at least";
+    return farthest - 1 > n / 2 ? NULL : "the farthest distance has a bucket of its own";
+}
+
+int log_place_of(int distance, int n, int farthest)
+{
+    const int near = n / 2, d = distance < 0 ? -distance : distance;
+    if (d <= near) return distance;
+    const float share = logf((float)d / (float)near) / logf((float)((double)(farthest - 1) / near));
+    const int far = (int)ceilf(share * (float)(near - 1)) + near;
+    return distance < 0 ? -far : far;
+}

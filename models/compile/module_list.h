@@ -7,6 +7,7 @@
     X(norm_rms)                                                                                                        \
     X(norm_layer)                                                                                                      \
     X(attn_mla)                                                                                                        \
+    X(attn_disentangled)                                                                                               \
     X(attn_gqa)                                                                                                        \
     X(conv_short)                                                                                                      \
     X(delta_gated)                                                                                                     \
@@ -16,6 +17,7 @@
     X(ffn_plain)                                                                                                       \
     X(ffn_xielu)                                                                                                       \
     X(scale_trained)                                                                                                   \
+    X(neighbours_linear)                                                                                               \
     X(linear_plain)                                                                                                    \
     X(head_linear)                                                                                                     \
     X(pool_rows)

@@ -111,36 +111,6 @@ static int read_every(reader *r, span args, recipe *out)
     return OK;
 }
 
-static int read_step(reader *r, span step, recipe *out)
-{
-    if (span_is(step, "transpose")) return out->transpose = true, OK;
-    if (span_is(step, "fit")) return out->fit = true, OK;
-    if (span_is(step, "conv1d")) return out->conv1d = out->transpose = true, OK;
-    if (span_is(step, "rope_pairs")) return out->rope_pairs = true, OK;
-    if (span_is(step, "unit")) return out->normalize_rows = true, OK;
-    if (span_is(step, "alone")) return out->alone = true, OK;
-    if (span_is(step, "exp")) return out->exponential = true, OK;
-    if (span_is(step, "flat")) return out->flat = true, OK;
-    if (span_is(step, "bare")) return out->bare = true, OK;
-    if (span_starts(step, "rows ") || span_starts(step, "every ")) {
-        if (out->sliced) return err_set(r->e, ERR_SPEC, "%s: rows are chosen twice", r->where);
-        out->sliced = true;
-        return step.p[0] == 'r' ? read_run(r, "rows", after_word(step, 5), &out->row0, &out->rows)
-                                : read_every(r, after_word(step, 6), out);
-    }
-    if (span_starts(step, "columns ")) return read_run(r, "columns", after_word(step, 8), &out->col0, &out->cols);
-    if (step.n && step.p[0] == '+') return read_number(r, after_word(step, 1), &out->add);
-    if (step.n && step.p[0] == '*') return read_number(r, after_word(step, 1), &out->mul);
-    return err_set(
-        r->e, ERR_SPEC,
-        "%s: unknown recipe '%.*s': known are transpose, fit, conv1d, rope_pairs, unit, alone, exp, flat, bare, "
-        "rows A .. B, "
-        "columns A .. B, "
-        "every S take L at O, "
-        "+ N, * N",
-        r->where, (int)step.n, (const char *)step.p);
-}
-
 /* Ends the first part of a stack's name at {A .. B}. */
 static int start_stack(reader *r, span from, span to, buf *head, recipe *out)
 {
@@ -179,6 +149,55 @@ static int fill_name(reader *r, span name, recipe *out)
     else if (!rc) out->name = last;
     buf_free(&b);
     return rc;
+}
+
+/* The name of another tensor; an empty one is none. */
+static int read_other(reader *r, span name, const char **out)
+{
+    recipe other = {0};
+    int rc = fill_name(r, name, &other);
+    if (!rc && other.tail) rc = err_set(r->e, ERR_SPEC, "%s: a range where one tensor is named", r->where);
+    if (!rc) *out = *other.name ? other.name : NULL;
+    return rc;
+}
+
+/* "norm NAME eps E" */
+static int read_norm(reader *r, span args, recipe *out)
+{
+    span name, eps;
+    if (!cut_at(args, " eps ", &name, &eps)) return err_set(r->e, ERR_SPEC, "%s: expected 'norm NAME eps E'", r->where);
+    int rc = read_other(r, name, &out->norm);
+    return rc ? rc : read_number(r, eps, &out->norm_eps);
+}
+
+static int read_step(reader *r, span step, recipe *out)
+{
+    if (span_is(step, "transpose")) return out->transpose = true, OK;
+    if (span_is(step, "fit")) return out->fit = true, OK;
+    if (span_is(step, "conv1d")) return out->conv1d = out->transpose = true, OK;
+    if (span_is(step, "kernel")) return out->kernel = true, OK;
+    if (span_is(step, "rope_pairs")) return out->rope_pairs = true, OK;
+    if (span_is(step, "unit")) return out->normalize_rows = true, OK;
+    if (span_is(step, "alone")) return out->alone = true, OK;
+    if (span_is(step, "exp")) return out->exponential = true, OK;
+    if (span_is(step, "flat")) return out->flat = true, OK;
+    if (span_is(step, "bare")) return out->bare = true, OK;
+    if (span_starts(step, "rows ") || span_starts(step, "every ")) {
+        if (out->sliced) return err_set(r->e, ERR_SPEC, "%s: rows are chosen twice", r->where);
+        out->sliced = true;
+        return step.p[0] == 'r' ? read_run(r, "rows", after_word(step, 5), &out->row0, &out->rows)
+                                : read_every(r, after_word(step, 6), out);
+    }
+    if (span_starts(step, "through ")) return read_other(r, after_word(step, 8), &out->through);
+    if (span_starts(step, "norm ")) return read_norm(r, after_word(step, 5), out);
+    if (span_starts(step, "columns ")) return read_run(r, "columns", after_word(step, 8), &out->col0, &out->cols);
+    if (step.n && step.p[0] == '+') return read_number(r, after_word(step, 1), &out->add);
+    if (step.n && step.p[0] == '*') return read_number(r, after_word(step, 1), &out->mul);
+    return err_set(
+        r->e, ERR_SPEC,
+        "%s: unknown recipe '%.*s': known are transpose, fit, conv1d, kernel, rope_pairs, unit, alone, exp, "
+        "flat, bare, rows A .. B, columns A .. B, every S take L at O, norm NAME eps E, through NAME, + N, * N",
+        r->where, (int)step.n, (const char *)step.p);
 }
 
 int recipe_parse(recipe *out, config_eval *values, arena *mem, span part, int layer, const char *where, err *e)

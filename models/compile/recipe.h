@@ -13,12 +13,16 @@ typedef struct recipe {
     bool fit; /* transpose follows from the shape */
     bool transpose, rope_pairs, normalize_rows, sliced;
     bool conv1d;                 /* and transpose: written with an axis of one between rows and columns */
+    bool kernel;                 /* a Conv1d's [out, in, taps] as [out, in * taps] */
     bool alone;                  /* a tensor X.scale beside X.weight is no factor of it */
     bool exponential;            /* exp(w), before mul and add */
     bool flat, bare;             /* for exports: a stack without an axis of its own; a name without .weight */
     int64_t row0, block, stride; /* sliced: rows row0 + n / block * stride + n % block; block 0: one run of `rows` */
     int64_t rows;                /* of a run; 0 = as many as are wanted */
     int64_t col0, cols;          /* columns col0 … col0 + cols - 1; cols 0: all */
+    const char *through;         /* NULL, or the linear layer whose outputs for the tensor's rows are taken */
+    const char *norm;            /* NULL, or the layer norm that the rows pass first */
+    double norm_eps;
     double mul, add;
 } recipe;
 

@@ -64,12 +64,12 @@ static dtype type_of_copy(const exporter *x, const ckpt_entry *t)
     return t->dims.dim[t->dims.rank - 1] % dtype_info[x->type].weights == 0 ? x->type : t->type;
 }
 
-/* Whether a weight is made of several tensors, whose types say nothing by themselves. */
+/* Whether a weight is quantized in several tensors, whose types say nothing by themselves. */
 static bool has_stored(const program *p)
 {
     for (uint32_t i = 0; i < p->n_weight; i++)
         for (uint32_t k = 0; k < p->weights[i].n_piece; k++)
-            if (p->weights[i].pieces[k].stored) return true;
+            if (p->weights[i].pieces[k].stored && !p->weights[i].pieces[k].stored->product) return true;
     return false;
 }
 

@@ -29,7 +29,7 @@ static bool name_fits(const exporter *x, const recipe *how, bool stack, bool any
 {
     bool gguf = strcmp(how->source, "gguf") == 0, hf = !*how->source || strcmp(how->source, "hf") == 0;
     bool of_stack = how->tail || (gguf && str_ends(how->name, "_exps"));
-    return (x->kind == EXPORT_GGUF ? gguf : hf) && (stack || any_form || !of_stack);
+    return (x->kind == EXPORT_GGUF ? gguf : hf) && (stack || any_form || !of_stack) && !how->through && !how->kernel;
 }
 
 int export_first_name(exporter *x, const spec_row *row, int layer, bool stack, recipe *out, bool *any)

@@ -2,6 +2,7 @@
 #include "models/spec/config_eval.h"
 
 #include "base/mem.h"
+#include "models/spec/spec_split.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -262,6 +263,30 @@ static int call_len(scope *c, const expr *x, value *out)
     return rc;
 }
 
+/* The words of a text that a key has instead of a list, "p2c|c2p": a list of them in lower case. A list is left as it
+ * is. */
+static int call_words(scope *c, const expr *x, value *out)
+{
+    if (x->n_arg != 1) return refuse_expr(c, "words() takes one text or list", "");
+    int rc = eval_expr(c, x->arg[0], out);
+    if (rc || out->kind != VALUE_TEXT) return rc;
+    size_t n = 1;
+    for (const char *p = out->text; *p; p++) n += *p == '|';
+    value *items = arena_array(&c->values->mem, n, sizeof *items);
+    char *lower = arena_str(&c->values->mem, out->text);
+    if (!items || !lower) return err_memory(c->e, c->where);
+    for (char *p = lower; *p; p++)
+        if (*p >= 'A' && *p <= 'Z') *p = (char)(*p + ('a' - 'A'));
+    span rest = span_str(lower), part;
+    for (n = 0; split_next(&rest, '|', &part);) {
+        const char *word = arena_strn(&c->values->mem, (const char *)part.p, part.n);
+        if (!word) return err_memory(c->e, c->where);
+        items[n++] = (value){.kind = VALUE_TEXT, .text = word};
+    }
+    *out = (value){.kind = VALUE_LIST, .items = items, .n = n};
+    return OK;
+}
+
 /* min and max over arguments and the elements of lists among them. */
 static int call_extreme(scope *c, const expr *x, value *out)
 {
@@ -320,6 +345,7 @@ static const function *function_of(const char *name)
                                    {"max", NULL, call_extreme, false},
                                    {"len", NULL, call_len, false},
                                    {"contains", NULL, call_contains, false},
+                                   {"words", NULL, call_words, false},
                                    {"given", NULL, call_given, true},
                                    {"has", NULL, call_has, true},
                                    {"rows", NULL, call_rows, true}};

@@ -12,6 +12,9 @@ typedef struct attn_mask {
     int window, ahead, chunk;     /* op.u.attn */
     const float *values, *table;  /* BIAS_BUCKETS: [bucket][heads]; [2 * reach + 1] */
     int heads, reach;
+    const float *own_places, *key_places; /* BIAS_PLACES: [row][heads][places]; NULL: none */
+    int places;
+    int row0; /* the row at hand less its position: row row0 + p is the key at position p */
 } attn_mask;
 
 /* Query heads of one key/value head, of `kv_heads` in the state. */
@@ -56,11 +59,27 @@ static inline int attn_last(const attn_mask *s, int seq, int own)
     return s->ahead >= last || own > last - s->ahead ? last : own + s->ahead;
 }
 
-/* BIAS_BUCKETS: the bias of the score of a key. */
-static inline float attn_bucket(const attn_mask *s, int head, int key, int own)
+/* What the table has for the distance of a key. */
+static inline int attn_by_distance(const attn_mask *s, int key, int own)
 {
     int d = key - own;
     if (d < -s->reach) d = -s->reach;
     if (d > s->reach) d = s->reach;
-    return s->values[(int)s->table[d + s->reach] * s->heads + head];
+    return (int)s->table[d + s->reach];
+}
+
+/* BIAS_BUCKETS: the bias of the score of a key. */
+static inline float attn_bucket(const attn_mask *s, int head, int key, int own)
+{
+    return s->values[attn_by_distance(s, key, own) * s->heads + head];
+}
+
+/* BIAS_PLACES: the same, before it is scaled. */
+static inline float attn_places(const attn_mask *s, int head, int key, int own)
+{
+    const int64_t width = (int64_t)s->heads * s->places, at = (int64_t)head * s->places + attn_by_distance(s, key, own);
+    const float *of_row = s->own_places ? s->own_places + (s->row0 + own) * width : 0,
+                *of_key = s->key_places ? s->key_places + (s->row0 + key) * width : 0;
+    if (!of_key) return of_row[at];
+    return of_row ? of_row[at] + of_key[at] : of_key[at];
 }

@@ -29,7 +29,7 @@ const char *const score_name[SCORE_COUNT] = {
 static const char *const by_name[EMBED_BY_COUNT] = {"token", "position", "type", "expert"};
 static const char *const norm_name[NORM_COUNT] = {"rms", "layer", "l2", "size", "above"};
 static const char *const style_name[ROPE_STYLE_COUNT] = {"halves", "neighbours"};
-static const char *const bias_name[BIAS_COUNT] = {"none", "alibi", "alibi.bf16", "buckets"};
+static const char *const bias_name[BIAS_COUNT] = {"none", "alibi", "alibi.bf16", "buckets", "places"};
 static const char *const pool_name[POOL_COUNT] = {"first", "mean", "last"};
 static const char *const coll_name[COLL_COUNT] = {"gather", "owner", "reduce"};
 static const char *const above_name[] = {"no", "above"};
@@ -145,23 +145,45 @@ static bool optional_vector(const tensor *t, int64_t n) { return !t || is_vector
 
 static bool is_matrix(const tensor *t) { return t && t->kind == TENSOR_WEIGHT && t->rank == 2; }
 
+/* A table whose values, for every distance, are whole numbers below n. */
+static const char *check_distances(const tensor *table, int64_t n)
+{
+    if (!table || table->kind != TENSOR_CONST || table->rank != 1 || table->dim[0] % 2 == 0)
+        return "the bias needs a table of distances";
+    for (int64_t i = 0; i < table->dim[0]; i++)
+        if (!(table->data[i] >= 0 && table->data[i] < (float)n)) return "no such bucket";
+    return NULL;
+}
+
+/* Keys are rows of the step, of which each sees all of its sequence. */
+static const char *check_places(shapes t)
+{
+    const int64_t heads = t.o->u.attn.heads;
+    const tensor *any = t.b ? t.b : t.c;
+    if (t.o->u.attn.ahead != AHEAD_ALL || t.o->u.attn.window || t.o->u.attn.chunk)
+        return "places are of rows that see all others";
+    if (!any) return "places of neither rows nor keys";
+    if ((t.b && !same_rows(t.b, t.out)) || (t.c && !same_rows(t.c, t.out))) return "places have other rows";
+    if (tensor_count(any) % heads || (t.b && t.c && tensor_count(t.b) != tensor_count(t.c)))
+        return "places need values for each head";
+    return check_distances(operand_of(t.p, t.o, ATTN_TABLE), tensor_count(any) / heads);
+}
+
 static const char *check_bias(shapes t, bool cross)
 {
     const tensor *values = t.b, *table = operand_of(t.p, t.o, ATTN_TABLE);
     int64_t heads = t.o->u.attn.heads;
     int bias = t.o->u.attn.bias;
     if (bias < BIAS_NONE || bias >= BIAS_COUNT) return "unknown bias";
-    if ((bias != BIAS_BUCKETS && table) || (bias == BIAS_NONE && values)) return "too many operands";
+    if ((bias != BIAS_BUCKETS && bias != BIAS_PLACES && table) || (bias == BIAS_NONE && values))
+        return "too many operands";
     if (bias == BIAS_NONE) return NULL;
     if (cross) return "rows of another axis have no distance to keys";
+    if (bias == BIAS_PLACES) return check_places(t);
     if (bias != BIAS_BUCKETS) return is_vector(values, heads) ? NULL : "a bias needs one slope per head";
-    if (!table || table->kind != TENSOR_CONST || table->rank != 1 || table->dim[0] % 2 == 0)
-        return "the bias needs a table of distances";
     if (!values || values->kind == TENSOR_ACT || values->rank != 1 || values->dim[0] % heads)
         return "the bias needs values for each head";
-    for (int64_t i = 0; i < table->dim[0]; i++)
-        if (!(table->data[i] >= 0 && table->data[i] < (float)(values->dim[0] / heads))) return "no such bucket";
-    return NULL;
+    return check_distances(table, values->dim[0] / heads);
 }
 
 /* The op that writes t; NULL: none. */
@@ -304,7 +326,7 @@ static const char *check_attn(shapes t)
     if (t.o->u.attn.ahead < 0 || t.o->u.attn.chunk < 0) return "a negative reach";
     if (cross && (t.o->u.attn.ahead != AHEAD_ALL || window || t.o->u.attn.chunk))
         return "rows of another axis have no distance to keys";
-    if (!optional_vector(t.c, heads)) return "needs a sink for each head";
+    if (t.o->u.attn.bias != BIAS_PLACES && !optional_vector(t.c, heads)) return "needs a sink for each head";
     return check_bias(t, cross);
 }
 

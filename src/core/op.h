@@ -127,11 +127,14 @@ enum { EMBED_BY_TOKEN, EMBED_BY_POSITION, EMBED_BY_TYPE, EMBED_BY_EXPERT, EMBED_
 enum { ROPE_HALVES, ROPE_NEIGHBOURS, ROPE_STYLE_COUNT };
 /* What is added to scores. ALIBI: -slope[h] * distance. ALIBI_BF16: slope * position rounded to bfloat16 and added
  * before scaling (how Falcon was trained). BUCKETS: values[bucket][h], the bucket of every distance -reach … reach
- * being in a table; larger distances count as reach (T5). */
-enum { BIAS_NONE, BIAS_ALIBI, BIAS_ALIBI_BF16, BIAS_BUCKETS, BIAS_COUNT };
+ * being in a table; larger distances count as reach (T5). PLACES: scale times what the row has for the place of the key
+ * plus what the key has for it, the place of every distance being in a table (disentangled attention, DeBERTa: as each
+ * summand belongs to a pair of rows, no other op can add it). */
+enum { BIAS_NONE, BIAS_ALIBI, BIAS_ALIBI_BF16, BIAS_BUCKETS, BIAS_PLACES, BIAS_COUNT };
 /* in[] of ATTN, 0 = none. Bias: slopes [heads] or values [buckets * heads]; sinks [heads]: a logit without a value;
- * table [2 * reach + 1]. */
-enum { ATTN_Q, ATTN_BIAS, ATTN_SINKS, ATTN_TABLE };
+ * table [2 * reach + 1]. With places instead of bias and sinks activations [heads * places]: what a row has as a query,
+ * and what it has as a key; one of the two may be missing. */
+enum { ATTN_Q, ATTN_BIAS, ATTN_SINKS, ATTN_TABLE, ATTN_OWN_PLACES = ATTN_BIAS, ATTN_KEY_PLACES = ATTN_SINKS };
 enum { AHEAD_ALL = INT32_MAX };
 /* How logits of experts become scores: X(id, spec name). SOFTMAX, SIGMOID: over all, before picking; PICKED: softmax
  * over those picked. MIXER: the best expert first, its weight a softmax over those scores that lie near its own; then

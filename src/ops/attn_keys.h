@@ -15,10 +15,26 @@ static inline attn_mask attn_mask_of(const run *r, const op *o)
                    .table = NULL,
                    .heads = o->u.attn.heads,
                    .reach = 0};
-    if (o->u.attn.bias == BIAS_BUCKETS) {
-        s.values = arg_at(r, o->in[ATTN_BIAS]);
+    if (o->in[ATTN_TABLE]) {
         s.table = arg_at(r, o->in[ATTN_TABLE]);
         s.reach = (int)(arg_dim(r, o->in[ATTN_TABLE]) / 2);
     }
+    if (o->u.attn.bias == BIAS_BUCKETS) s.values = arg_at(r, o->in[ATTN_BIAS]);
+    if (o->u.attn.bias == BIAS_PLACES) {
+        const ref any = o->in[ATTN_OWN_PLACES] ? o->in[ATTN_OWN_PLACES] : o->in[ATTN_KEY_PLACES];
+        s.own_places = arg_at(r, o->in[ATTN_OWN_PLACES]);
+        s.key_places = arg_at(r, o->in[ATTN_KEY_PLACES]);
+        s.places = (int)(arg_dim(r, any) / o->u.attn.heads);
+    }
     return s;
+}
+
+/* Slopes and sinks of the heads; NULL: none. */
+static inline const float *attn_slopes(const run *r, const op *o)
+{
+    return o->u.attn.bias == BIAS_ALIBI || o->u.attn.bias == BIAS_ALIBI_BF16 ? arg_at(r, o->in[ATTN_BIAS]) : NULL;
+}
+static inline const float *attn_sinks(const run *r, const op *o)
+{
+    return o->u.attn.bias == BIAS_PLACES ? NULL : arg_at(r, o->in[ATTN_SINKS]);
 }

@@ -8,7 +8,8 @@
  * chain of fused multiply-adds over the elements of the head, times `scale`, soft-capped, plus bias. ALiBi (Press et
  * al. 2021, arXiv 2108.12409) subtracts slope * distance: under softmax the same as adding slope * key position, and
  * more exact. BIAS_ALIBI_BF16 adds bf16(slope * bf16(key position)) before scaling. BIAS_BUCKETS: learned biases of
- * distances (Raffel et al. 2019, arXiv 1910.10683). A sink (Agarwal et al. 2025, arXiv 2508.10925) is a last score
+ * distances (Raffel et al. 2019, arXiv 1910.10683). BIAS_PLACES: scale times what row and key have for the place of the
+ * key (He et al. 2020, arXiv 2006.03654). A sink (Agarwal et al. 2025, arXiv 2508.10925) is a last score
  * without a value. Keys that a row does not see are skipped entirely. Head h of the queries reads key/value head
  * (head0 + h) / per_kv.
  *
@@ -55,6 +56,7 @@ GPU_CODE static float score(const attn_mask *a, const op *o, float dot, float sc
     if (o->u.attn.softcap != 0) s = o->u.attn.softcap * fm_tanh(s / o->u.attn.softcap);
     if (o->u.attn.bias == BIAS_ALIBI) s = s + slope * -fabsf((float)(key - own));
     if (o->u.attn.bias == BIAS_BUCKETS) s = s + attn_bucket(a, head, key, own);
+    if (o->u.attn.bias == BIAS_PLACES) s = fmaf(attn_places(a, head, key, own), o->u.attn.scale, s);
     return s;
 }
 
@@ -192,9 +194,8 @@ GPU_CODE void def_attn(const run *r, const op *o, int worker, int workers)
 {
     const step *st = r->st;
     const kv_store *s = &r->kv[o->state];
-    const attn_mask mask = attn_mask_of(r, o);
-    const float *q = arg_at(r, o->in[ATTN_Q]), *sinks = arg_at(r, o->in[ATTN_SINKS]);
-    const float *slopes = o->u.attn.bias == BIAS_BUCKETS ? NULL : arg_at(r, o->in[ATTN_BIAS]);
+    attn_mask mask = attn_mask_of(r, o);
+    const float *q = arg_at(r, o->in[ATTN_Q]), *sinks = attn_sinks(r, o), *slopes = attn_slopes(r, o);
     int group = r->p->states[o->state].group, heads = o->u.attn.heads, per_kv = attn_per_kv(o, s->heads);
     float *out = arg_at(r, o->out), *scratch = arg_scratch(r, worker);
     soft all = {.acc = scratch}, part = {.acc = scratch + s->v_dim};
@@ -206,6 +207,7 @@ GPU_CODE void def_attn(const run *r, const op *o, int worker, int workers)
         int64_t row = u / heads, head = u % heads, kv = (o->u.attn.head0 + head) / per_kv;
         int seq = mask.rows->seq[row], own = mask.rows->pos[row], first_key = attn_first(&mask, own),
             last_key = attn_last(&mask, seq, own);
+        mask.row0 = (int)row - own;
         soft_clear(&all, s->v_dim);
         t.q = q + u * s->k_dim;
         t.head = (int)head;

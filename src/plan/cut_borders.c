@@ -128,10 +128,12 @@ static void join_op(cut_borders *b, const op *o)
     if (r.heads == 1) b->of[first_of(b, *q)].copied = true;
 }
 
+/* Keys that ATTN also reads as places are cut with its queries already. */
 static void join_state(cut_borders *b, const op *o, ref t)
 {
     class *c = &b->of[first_of(b, t)];
     const ref q = b->queries[o->state];
+    if (q && first_of(b, q) == first_of(b, t)) return;
     if (!q) copy_all(b, t);
     else if (c->state < 0) c->state = o->state;
     else cut_alike(b, b->queries[c->state], q);

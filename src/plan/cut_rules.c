@@ -30,6 +30,8 @@ cut_rule cut_rule_of(const program *p, const op *o)
         const tensor *t = &p->tensors[o->in[k]];
         if (!o->in[k]) r.in[k] = TAKE_NOTHING;
         if (r.in[k] == TAKE_BESIDE) r.in[k] = beside(p, o, o->in[k]);
+        if (o->kind == OP_ATTN && o->u.attn.bias == BIAS_PLACES && o->in[k])
+            r.in[k] = k == ATTN_TABLE ? TAKE_ALL : TAKE_ALIKE;
         if (r.in[k] == TAKE_BUCKETS && o->u.attn.bias != BIAS_BUCKETS) r.in[k] = TAKE_VECTOR;
         if (r.in[k] == TAKE_KEYS) r.in[k] = cut_by_keys(o) ? TAKE_ALIKE : TAKE_WHOLE;
         if (r.in[k] == TAKE_OWNED && (o->u.embed.by != EMBED_BY_TOKEN || t->kind != TENSOR_WEIGHT)) r.in[k] = TAKE_ALL;

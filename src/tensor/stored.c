@@ -8,6 +8,7 @@
 #include "tensor/quant.h"
 #include "tensor/quant_stored.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { CHUNK = 128 }; /* columns that are read at once: a multiple of every block's, a divisor of none */
@@ -186,12 +187,69 @@ static void put_floats(const stored_matrix *s, int64_t r, int64_t k, const uint8
     }
 }
 
+/* ---- products */
+
+/* Elements first … first + n - 1, which are whole blocks. */
+static void part_get(const stored_part *p, int64_t first, int64_t n, float *to)
+{
+    const dtype_row *t = &dtype_info[p->type];
+    quant_decode(p->type, p->data + (uint64_t)(first / t->weights) * t->bytes, to, (uint64_t)n);
+}
+
+/* In place: mean 0 and variance 1, times gain plus shift. */
+static void normalise(const stored_product *m, float *x)
+{
+    double mean = 0, square = 0;
+    for (int64_t k = 0; k < m->width; k++) mean += x[k];
+    mean /= (double)m->width;
+    for (int64_t k = 0; k < m->width; k++) square += (x[k] - mean) * (x[k] - mean);
+    const double by = 1 / sqrt(square / (double)m->width + m->eps);
+    for (int64_t k = 0; k < m->width; k++) {
+        float gain, shift;
+        part_get(&m->gain, k, 1, &gain);
+        part_get(&m->shift, k, 1, &shift);
+        x[k] = (float)((x[k] - mean) * by * gain + shift);
+    }
+}
+
+/* The sum of products, in sixteen chains of every sixteenth element. */
+static float product_of(const float *x, const float *y, int64_t n)
+{
+    float lane[16] = {0};
+    int64_t k = 0;
+    for (; k + 16 <= n; k += 16)
+        for (int i = 0; i < 16; i++) lane[i] += x[k + i] * y[k + i];
+    for (; k < n; k++) lane[k % 16] += x[k] * y[k];
+    for (int half = 8; half; half /= 2)
+        for (int i = 0; i < half; i++) lane[i] += lane[i + half];
+    return lane[0];
+}
+
+static void product_row(const stored_matrix *s, int64_t r, uint8_t *to)
+{
+    const stored_product *m = s->product;
+    float x[PRODUCT_WIDTH_MAX], w[PRODUCT_WIDTH_MAX], bias = 0;
+    part_get(&m->table, r % m->rows * m->width, m->width, x);
+    if (m->gain.data) normalise(m, x);
+    for (int64_t k = 0; k < s->cols; k++) {
+        const int64_t out = r / m->rows * s->cols + k;
+        part_get(&m->by, out * m->width, m->width, w);
+        if (m->bias.data) part_get(&m->bias, out, 1, &bias);
+        const float v = product_of(w, x, m->width) + bias;
+        memcpy(to + 4 * k, &v, 4);
+    }
+}
+
 /* ---- rows */
 
 void stored_row(const stored_matrix *s, int64_t r, uint8_t *to)
 {
     const int weights = dtype_info[s->type].weights, bytes = dtype_info[s->type].bytes;
     const int step = weights > 1 ? weights : CHUNK;
+    if (s->form == STORED_PRODUCT) {
+        product_row(s, r, to);
+        return;
+    }
     for (int64_t k = 0; k < s->cols; k += step) {
         uint8_t q[CHUNK] = {0};
         const int n = s->cols - k < step ? (int)(s->cols - k) : step;

@@ -1,5 +1,5 @@
-/* stored.h - matrices as the quantizers of the hub store them: codes in a layout of their own, scales in tensors beside
- * them.
+/* stored.h - matrices that are made of several tensors: as the quantizers of the hub store them, codes in a layout of
+ * their own, scales in tensors beside them; and products of two matrices.
  *
  * Such a matrix is read row by row as blocks of a type that holds the same numbers (dtype.h), or, where there is none,
  * as float32. Nothing is rounded, with one exception: scales that are products of two tensors are rounded to float32,
@@ -19,6 +19,7 @@ enum stored_form {
     STORED_COLUMNS,   /* word w of the column: a stream of bits along k; words of a row lie side by side (GPTQ) */
     STORED_AWQ,       /* row k, nibbles of 8 outputs in a word, in the order 0 2 4 6 1 3 5 7 */
     STORED_QUARTERS,  /* two bits: row r % (rows / 4), at bit 2 * (r / (rows / 4)) (BitNet) */
+    STORED_PRODUCT,   /* no codes: stored_matrix.product */
 };
 enum { STORED_SOURCES = 6 };
 
@@ -35,6 +36,22 @@ typedef struct stored_grid {
     int64_t rows, row_apart;
     int64_t cols, group_apart;
 } stored_grid;
+
+/* Rows of a table that have passed a linear layer, as matrices of `cols` of its outputs each, one below the other:
+ *     row r = by[r / rows * cols … + cols - 1] . normed(table[r % rows]) [+ bias]
+ * normed: as it is, or with mean 0 and variance 1 over the row, times gain plus shift. So what never changes at run
+ * time is computed once. */
+typedef struct stored_part {
+    const uint8_t *data; /* NULL: there is none */
+    dtype type;
+} stored_part;
+enum { PRODUCT_WIDTH_MAX = 1 << 14 };
+typedef struct stored_product {
+    stored_part table, by;         /* [rows, width], [matrices * cols, width] */
+    stored_part bias, gain, shift; /* [matrices * cols], [width], [width] */
+    int64_t rows, width;           /* width at most PRODUCT_WIDTH_MAX */
+    double eps;                    /* of the norm; without gain there is none */
+} stored_product;
 
 typedef struct stored_matrix {
     dtype type; /* of the rows that it gives */
@@ -56,6 +73,7 @@ typedef struct stored_matrix {
     const uint8_t *nested;                   /* scales are bytes into a table of 256 floats, or NULL … */
     const uint8_t *nested_by;                /* … times a float for 256 of them, plus an offset */
     float nested_offset;
+    const stored_product *product; /* STORED_PRODUCT: then only type, rows, cols and the sources are given beside it */
     struct {
         uint32_t entry;
         bool told; /* its values say how the others are read: whoever has a part of the matrix has them all */

@@ -66,6 +66,7 @@ const tokenizer_class class_rows[] = {
     GPT2("Qwen2Tokenizer", "qwen2"),
     {"RobertaTokenizer BartTokenizer LongformerTokenizer LEDTokenizer", "roberta bart longformer led", BARE_BYTE_BPE,
      "gpt2", ROBERTA_FRAME, FAIRSEQ_ROLES("<unk>")},
+    {"DebertaTokenizer", "deberta", BARE_BYTE_BPE, "gpt2", ROBERTA_FRAME, BERT_ROLES},
 
     {"", NULL, BARE_WORDPIECE, BERT_FRAME, BERT_ROLES},
     {"BertTokenizer DistilBertTokenizer ElectraTokenizer MobileBertTokenizer SqueezeBertTokenizer ConvBertTokenizer "

@@ -155,6 +155,7 @@ def cases():
     yield "MPNetTokenizer", {}, "vocab.txt", lambda c, f: bert_words(c, mpnet)
     for name in ("RobertaTokenizer", "BartTokenizer"):
         yield name, {}, "vocab.json", byte_bpe(["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+    yield "DebertaTokenizer", {}, "vocab.json", byte_bpe(["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"])
     yield "T5Tokenizer", {}, "spiece.model", spm("unigram", **T5_LIKE)
     yield "PegasusTokenizer", {}, "spiece.model", spm("unigram", **T5_LIKE)
     yield "AlbertTokenizer", {}, "spiece.model", spm("unigram", **ALBERT)
@@ -218,7 +219,7 @@ def main():
             special = [f"a {r.choice(words)} b{r.choice(words)} {t[:9].strip()}" for t in texts[:100]]
             # without a tokenizer.json transformers 5 forgets that this mask takes a space along
             if file == "vocab.json":
-                special = [t.replace(" <mask>", "<mask>") for t in special]
+                special = [t.replace(" <mask>", "<mask>").replace(" [MASK]", "[MASK]") for t in special]
             # and that sentencepiece drops a space at the end of a stretch
             if name in ("PegasusTokenizer", "MBart50Tokenizer"):
                 special = [t.replace("a ", "a", 1) for t in special]

@@ -17,7 +17,8 @@ from oracle_cases_enc import LANGUAGE, MASKED, SCORED, SPANS, TOKENS
 ACTIVATIONS = dict(Tanh=torch.tanh, Identity=lambda x: x, ReLU=torch.relu, GELU=torch.nn.functional.gelu)
 LENGTHS = (1, 2, 3, 17, 40, 66)
 FFN_IN = ("intermediate.dense", "lin1", ".ffn", "mlp.gate_proj", "mlp.up_proj", "fc1", "Wi")
-SCORES = ("query", "key", "q_lin", "k_lin", "attn.q", "attn.k", "q_proj", "k_proj", "Wqkv")
+SCORES = ("query", "key", "query_proj", "key_proj", "in_proj", "pos_proj", "pos_q_proj",
+          "q_lin", "k_lin", "attn.q", "attn.k", "q_proj", "k_proj", "Wqkv")
 
 
 def gain(name):
@@ -40,7 +41,7 @@ def redraw(model, seed):
                 norms.append(module)
             elif "Embedding" in kind:
                 draw(p, 0.0, 0.7)
-            elif part == "bias":
+            elif part in ("bias", "q_bias", "v_bias"):
                 draw(p, 0.0, 0.3)
             else:
                 draw(p, 0.0, gain(name) / p.shape[1] ** 0.5)

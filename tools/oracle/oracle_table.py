@@ -4,6 +4,7 @@ A vocabulary, and the form a committed vector has, follow from a case's place in
 add one, and no other case changes.
 """
 import oracle_cases
+import oracle_cases_deberta
 import oracle_cases_dense
 import oracle_cases_enc
 import oracle_cases_encdec
@@ -15,7 +16,7 @@ import oracle_cases_slot
 
 TABLES = [module.CASES for module in (oracle_cases, oracle_cases_dense, oracle_cases_encdec, oracle_cases_moe,
                                       oracle_cases_remote, oracle_cases_enc, oracle_cases_slot, oracle_cases_heads,
-                                      oracle_cases_kv)]
+                                      oracle_cases_kv, oracle_cases_deberta)]
 CASES = {name: case for table in TABLES for name, case in table.items()}
 assert len(CASES) == sum(map(len, TABLES)), "a name is in two tables"
 

@@ -36,7 +36,10 @@ ENCODERS = ("bert", "bert-scores", "bert-bare", "bert-single", "roberta", "rober
             "llama-padded", "gpt2-texts", "gpt2-tokens", "gpt2-padded", "gemma2-texts", "qwen3-base",
             "qwen3-base-tied", "gemma3-two-ways", "mistral-uncausal", "qwen2-uncausal-base", "bert-dense",
             "bart-texts", "bart-spans", "t5-texts", "t5-encoder", "umt5-tokens", "qwen3-dense",
-            "gemma4-two-ways")
+            "gemma4-two-ways",
+            "deberta", "deberta-narrow", "deberta-rows", "deberta-pooler", "deberta-others", "deberta2-keys",
+            "deberta2-odd", "deberta2-tokens", "deberta2-head", "deberta3-bare", "deberta3-spans", "deberta3-scores",
+            "deberta3-apart", "deberta2-xlarge", "deberta2-conv")
 BY_TOKEN = (MASKED, TOKENS, SPANS, LANGUAGE)
 
 AS_GGUF = ("qwen3.5",)     # what an export cannot write: value heads that are tiled
