@@ -307,7 +307,8 @@ static int64_t op_workers(const cuda_device *d, const step *st, const op *o)
 static int start_definition(cuda_device *d, const cuda_segment *s, const step *st, uint32_t i, err *e)
 {
     const op *o = &d->p->ops[i];
-    const bool scratch = op_is(o, OPF_MATRIX) || o->kind == OP_ATTN || o->kind == OP_ROUTE || o->kind == OP_DISPATCH;
+    const bool scratch = op_is(o, OPF_MATRIX) || o->kind == OP_ATTN || o->kind == OP_ROUTE || o->kind == OP_DISPATCH ||
+                         o->kind == OP_RECUR;
     const int64_t units = op_workers(d, st, o), most = scratch ? d->scratch_workers : WORKERS_MAX;
     int32_t workers = (int32_t)(units < most ? units : most);
     cu_address r = s->run;

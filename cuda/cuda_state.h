@@ -14,12 +14,19 @@ struct qdecode_args; /* cuda_args.h */
 
 /* Kernels besides those of ops: X(name), in definitions.cu; in fast.cu. */
 #define CUDA_MOVE_LIST(X) X(move_in) X(move_out) X(columns_in)
+#define CUDA_RECUR_LIST(X)                                                                                             \
+    X(recur_16)                                                                                                        \
+    X(recur_32)                                                                                                        \
+    X(recur_64)                                                                                                        \
+    X(recur_128)                                                                                                       \
+    X(recur_alone_16)                                                                                                  \
+    X(recur_alone_32) X(recur_alone_64) X(recur_alone_128)
 #define CUDA_FAST_LIST(X)                                                                                              \
     X(rows)                                                                                                            \
     X(heads)                                                                                                           \
     X(route)                                                                                                           \
     X(attn_f32)                                                                                                        \
-    X(attn_f16) X(attn_i16) X(attn_q8) X(attn_q4) X(pick) X(embed) X(pages)
+    X(attn_f16) X(attn_i16) X(attn_q8) X(attn_q4) X(pick) X(embed) X(pages) CUDA_RECUR_LIST(X)
 /* In wide.cu, which is loaded where cuBLAS is used. */
 #define CUDA_WIDE_LIST(X) X(wide_weights) X(wide_rows) X(wide_end)
 /* Of those of matrices there are two: for one row of activations, and for up to CUDA_FAST_ROWS. */

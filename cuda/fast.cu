@@ -8,5 +8,6 @@
 #include "cuda/qdecode.cuh"
 #include "cuda/embed.cuh"
 #include "cuda/heads.cuh"
+#include "cuda/recur.cuh"
 #include "cuda/route.cuh"
 #include "cuda/rows.cuh"

@@ -25,7 +25,7 @@ typedef struct recur_token {
 INLINE void recur_token_of(const recur_seq *s, int64_t i, int64_t head, recur_token *t)
 {
     const float *by = recur_step(s, i, head), *rate = s->rate + head * s->rates;
-    const bool one = s->steps <= 1 && s->rates == 1;
+    const bool one = recur_has_one(s);
     const v16 all = v16_all(fm_exp(recur_exponent(s, rate, by, 0)));
     t->q = recur_query(s, i, head);
     t->k = t->q + s->rows;

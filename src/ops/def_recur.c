@@ -23,7 +23,7 @@ GPU_CODE static void token(const recur_seq *s, int64_t i, int64_t c, column was,
     const int64_t head = c / s->width;
     const float *q = recur_query(s, i, head), *k = q + s->rows, *by = recur_step(s, i, head);
     const float *rate = s->rate + head * s->rates;
-    const bool one = s->steps <= 1 && s->rates == 1;
+    const bool one = recur_has_one(s);
     float decay = fm_exp(recur_exponent(s, rate, by, 0)), v = recur_values(s, i)[c], seen = 0, sum = 0;
     for (int64_t r = 0; r < s->rows && s->delta; r++) {
         if (!one) decay = fm_exp(recur_exponent(s, rate, by, r));

@@ -26,45 +26,64 @@ typedef struct recur_seq {
     float *kept_apart;      /* [apart, apart_floats]: values, keys, steps of a row */
     int64_t taken, apart, apart_floats;
     int64_t n, dim, rows, width, key_heads, per_key; /* value heads of a key head */
+    int64_t all_keys, all_steps;                     /* floats of a row in keys and in step */
     int64_t per_head, steps, rates;                  /* steps: 0, 1 or rows; rates: 1 or rows */
     int64_t head0;                                   /* value heads before the first one here */
     int strength;
     bool delta, tiled;
 } recur_seq;
 
-static inline recur_seq recur_seq_of(const run *r, const op *o, int32_t seq)
+/* Shapes alone. */
+static inline recur_seq recur_shape_of(const program *p, const op *o)
 {
-    const step *st = r->st;
-    const slot_store *slots = &r->slots[o->state];
-    const int64_t row = st->tok.seq_row[seq], n = st->tok.seq_row[seq + 1] - row;
-    const int64_t dim = arg_dim(r, o->out), keys = arg_dim(r, o->in[1]), heads = o->u.recur.heads;
-    const int64_t steps = o->in[2] ? arg_dim(r, o->in[2]) : 0;
-    const bool begins = st->tok.seq_len[seq] == n;
-    recur_seq s = {.v = arg_at(r, o->in[0]) + row * dim,
-                   .keys = arg_at(r, o->in[1]) + row * keys,
-                   .step = o->in[2] ? arg_at(r, o->in[2]) + row * steps : NULL,
-                   .rate = arg_at(r, o->in[3]),
-                   .y = arg_at(r, o->out) + row * dim,
-                   .was = begins ? NULL : slot_at(slots, st->slot_read[seq]),
-                   .kept = slot_at(slots, st->slot_write[seq]),
-                   .n = n,
-                   .dim = dim,
+    const tensor *t = p->tensors;
+    const int64_t dim = tensor_count(&t[o->out]), keys = tensor_count(&t[o->in[1]]), heads = o->u.recur.heads;
+    const int64_t steps = o->in[2] ? tensor_count(&t[o->in[2]]) : 0;
+    recur_seq s = {.dim = dim,
                    .rows = keys / 2 / o->u.recur.key_heads,
                    .width = dim / heads,
                    .key_heads = o->u.recur.key_heads,
                    .per_key = heads / o->u.recur.key_heads,
+                   .all_keys = keys,
+                   .all_steps = steps,
                    .per_head = steps / heads,
-                   .rates = arg_dim(r, o->in[3]) / heads,
+                   .rates = tensor_count(&t[o->in[3]]) / heads,
                    .head0 = o->u.recur.head0,
                    .strength = o->u.recur.strength,
                    .delta = o->u.recur.delta != 0,
                    .tiled = o->u.recur.tiled != 0};
     s.steps = s.per_head - (s.strength == RECUR_OWN);
     s.apart_floats = dim + keys + steps;
-    s.taken = begins ? 0 : step_taken(st, seq);
-    s.apart = step_apart(st, seq);
-    s.was_apart = begins ? NULL : slot_row(slots, st->slot_read[seq], 0, s.apart_floats);
-    s.kept_apart = slot_row(slots, st->slot_write[seq], 0, s.apart_floats);
+    return s;
+}
+
+/* From the operands of the step's row 0, which s has, those of a sequence. */
+static inline void recur_seq_at(recur_seq *s, const step *st, const slot_store *slots, int32_t seq)
+{
+    const int64_t row = st->tok.seq_row[seq];
+    s->n = st->tok.seq_row[seq + 1] - row;
+    const bool begins = st->tok.seq_len[seq] == s->n;
+    s->v += row * s->dim;
+    s->keys += row * s->all_keys;
+    if (s->step) s->step += row * s->all_steps;
+    s->y += row * s->dim;
+    s->was = begins ? NULL : slot_at(slots, st->slot_read[seq]);
+    s->kept = slot_at(slots, st->slot_write[seq]);
+    s->taken = begins ? 0 : step_taken(st, seq);
+    s->apart = step_apart(st, seq);
+    s->was_apart = begins ? NULL : slot_row(slots, st->slot_read[seq], 0, s->apart_floats);
+    s->kept_apart = slot_row(slots, st->slot_write[seq], 0, s->apart_floats);
+}
+
+static inline recur_seq recur_seq_of(const run *r, const op *o, int32_t seq)
+{
+    recur_seq s = recur_shape_of(r->p, o);
+    s.v = arg_at(r, o->in[0]);
+    s.keys = arg_at(r, o->in[1]);
+    s.step = arg_at(r, o->in[2]);
+    s.rate = arg_at(r, o->in[3]);
+    s.y = arg_at(r, o->out);
+    recur_seq_at(&s, r->st, &r->slots[o->state], seq);
     return s;
 }
 
@@ -85,20 +104,26 @@ static inline const float *recur_values(const recur_seq *s, int64_t i)
     return i < 0 ? s->was_apart + (s->taken + i) * s->apart_floats : s->v + i * s->dim;
 }
 
-/* The query of a value head in row i; its key follows. */
+/* The key head of a value head; the query of a key head in row i, which its key follows; the query of a value head. */
+static inline int64_t recur_key_head(const recur_seq *s, int64_t head)
+{
+    return s->tiled ? (s->head0 + head) % s->key_heads : head / s->per_key;
+}
+static inline const float *recur_query_at(const recur_seq *s, int64_t i, int64_t key_head)
+{
+    const float *keys = i < 0 ? recur_values(s, i) + s->dim : s->keys + i * s->all_keys;
+    return keys + key_head * 2 * s->rows;
+}
 static inline const float *recur_query(const recur_seq *s, int64_t i, int64_t head)
 {
-    const int64_t key = s->tiled ? (s->head0 + head) % s->key_heads : head / s->per_key;
-    const float *keys = i < 0 ? recur_values(s, i) + s->dim : s->keys + i * s->key_heads * 2 * s->rows;
-    return keys + key * 2 * s->rows;
+    return recur_query_at(s, i, recur_key_head(s, head));
 }
 
 /* The steps of a value head in row i; NULL: it has none. */
 static inline const float *recur_step(const recur_seq *s, int64_t i, int64_t head)
 {
     if (!s->per_head) return NULL;
-    const float *steps = i < 0 ? recur_values(s, i) + s->dim + s->key_heads * 2 * s->rows
-                               : s->step + i * (s->dim / s->width) * s->per_head;
+    const float *steps = i < 0 ? recur_values(s, i) + s->dim + s->all_keys : s->step + i * s->all_steps;
     return steps + head * s->per_head;
 }
 
@@ -108,7 +133,7 @@ static inline bool recur_is_sure(const recur_seq *s, int64_t i) { return i < s->
 /* Keeps numbers from … to - 1 of the operands of rows that are kept apart. */
 static inline void recur_keep_apart(const recur_seq *s, int64_t from, int64_t to)
 {
-    const int64_t keys = s->dim + s->key_heads * 2 * s->rows;
+    const int64_t keys = s->dim + s->all_keys;
     for (int64_t k = 0; k < s->apart; k++) {
         const int64_t i = s->n - s->apart + k;
         const float *v = recur_values(s, i), *q = i < 0 ? v + s->dim : s->keys + i * (keys - s->dim);
@@ -123,7 +148,8 @@ static inline float recur_strength(const recur_seq *s, const float *by)
     return s->strength == RECUR_OWN ? by[s->steps] : s->strength == RECUR_STEP ? by[0] : 1.0f;
 }
 
-/* What the decay of row r of the state is the exponential of. */
+/* Whether all rows of a state decay alike; what the decay of row r is the exponential of. */
+static inline bool recur_has_one(const recur_seq *s) { return s->steps <= 1 && s->rates == 1; }
 static inline float recur_exponent(const recur_seq *s, const float *rate, const float *by, int64_t r)
 {
     return rate[s->rates > 1 ? r : 0] * (s->steps ? by[s->steps > 1 ? r : 0] : 1.0f);
