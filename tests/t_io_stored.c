@@ -12,7 +12,7 @@
 #include <dirent.h>
 #include <math.h>
 
-enum { LAYOUTS_LEAST = 49 };
+enum { LAYOUTS_LEAST = 50 };
 static const char folder[] = "tests/vectors/stored";
 
 static int find(ckpt *c, const json *config, err *e)
@@ -174,11 +174,57 @@ static void damaged_files_are_refused_or_read(void **unused)
     each_layout(damage);
 }
 
+/* The type of the matrix in these bytes, as somebody finds it who was told a line, or NULL; *said: what to tell. */
+static dtype type_found(buf *file, const json *config, const char *told, buf *said, const uint8_t **scales)
+{
+    ckpt *c;
+    err e = {0};
+    assert_ok(ckpt_open_bytes(&c, buf_span(file), "x", &e), &e);
+    *scales = ckpt_find(c, "x.weight_scale")->data;
+    assert_ok(stored_find(c, config, told, said, &e), &e);
+    const dtype type = ckpt_find(c, "x.weight")->type;
+    ckpt_close(c);
+    return type;
+}
+
+/* A node has no scales while it finds out how matrices are held: it is told which of them need floats. */
+static void wide_scales_are_told(void **unused)
+{
+    (void)unused;
+    static const char *const name[] = {"ct-int4-f32", "ct-int4-128"};
+    for (int i = 0; i < 2; i++) {
+        char path[300];
+        buf file = {0}, text = {0}, said = {0}, again = {0};
+        const uint8_t *scales;
+        json *config;
+        err e = {0};
+        snprintf(path, sizeof path, "%s/%s/model.safetensors", folder, name[i]);
+        assert_ok(file_read(&file, path, 1 << 20, &e), &e);
+        snprintf(path, sizeof path, "%s/%s/config.json", folder, name[i]);
+        assert_ok(file_read(&text, path, 1 << 20, &e), &e);
+        assert_ok(json_parse(&config, buf_span(&text), "config.json", &e), &e);
+        const dtype here = type_found(&file, config, NULL, &said, &scales);
+        assert_int_equal(here, i ? DTYPE_Q4_Z128 : DTYPE_F32);
+        memset(file.p + (scales - file.p), 0, 64);
+        assert_int_equal(type_found(&file, NULL, buf_cstr(&said), &again, &scales), here);
+        assert_string_equal(buf_cstr(&said), buf_cstr(&again));
+        assert_int_equal(
+            type_found(&file, NULL, i ? "- 4 128 0 0 0 0 y x.weight_packed" : "- 4 128 0 0 0 0 x", &again, &scales),
+            i ? DTYPE_F32 : DTYPE_Q4_Z128);
+        json_free(config);
+        buf_free(&file);
+        buf_free(&text);
+        buf_free(&said);
+        buf_free(&again);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layouts_are_read_as_described),
         cmocka_unit_test(damaged_files_are_refused_or_read),
+        cmocka_unit_test(wide_scales_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -180,30 +180,36 @@ static int check_rest(ckpt *c, const bool *is, const stored_said *said, uint32_t
     return OK;
 }
 
-/* The line: the method, and six numbers. */
+/* The line: the method, or "-", six numbers, and the matrices with wide scales. */
 static int read_line(const ckpt *c, const char *line, char method[32], stored_said *to, err *e)
 {
-    int as_is = 0, divides = 0;
+    int as_is = 0, divides = 0, rest = 0;
     long long group, rows, cols;
-    if (sscanf(line, "%31s %d %lld %lld %lld %d %d", method, &to->bits, &group, &rows, &cols, &as_is, &divides) != 7 ||
+    if (sscanf(line, "%31s %d %lld %lld %lld %d %d%n", method, &to->bits, &group, &rows, &cols, &as_is, &divides,
+               &rest) != 7 ||
         to->bits < 0 || to->bits > 8 || group < -1 || rows < 0 || cols < 0 || group > INT32_MAX || rows > INT32_MAX ||
         cols > INT32_MAX)
         return err_set(e, ERR_SPEC, "%s: [model] quantized: expected a method and six numbers", ckpt_path(c));
-    *to = (stored_said){method, to->bits, group, {rows, cols}, as_is != 0, divides != 0};
+    to->wide->told = line + rest;
+    *to = (stored_said){
+        strcmp(method, "-") ? method : NULL, to->bits, group, {rows, cols}, as_is != 0, divides != 0, to->wide};
     return OK;
 }
 
 static void write_line(buf *to, const stored_said *s)
 {
-    if (s->method)
-        buf_printf(to, "%.31s %d %lld %lld %lld %d %d", s->method, s->bits, (long long)s->group, (long long)s->block[0],
-                   (long long)s->block[1], s->zero_as_is, s->divides);
+    stored_wide *w = s->wide;
+    if (!s->method && !w->found) return;
+    buf_printf(to, "%.31s %d %lld %lld %lld %d %d", s->method ? s->method : "-", s->bits, (long long)s->group,
+               (long long)s->block[0], (long long)s->block[1], s->zero_as_is, s->divides);
+    if (w->found) buf_printf(to, "%s", w->found == w->n ? " *" : buf_cstr(&w->names));
 }
 
 int stored_find(ckpt *c, const json *config, const char *told, buf *line, err *e)
 {
     char method[32];
-    stored_said said = {0};
+    stored_wide wide = {0};
+    stored_said said = {.wide = &wide};
     uint32_t joined = 0, coded = 0;
     if (ckpt_describes_itself(c) || ckpt_own_spec(c)) return OK;
     const uint32_t n = ckpt_count(c);
@@ -217,12 +223,15 @@ int stored_find(ckpt *c, const json *config, const char *told, buf *line, err *e
     int rc = !is    ? err_memory(e, ckpt_path(c))
              : told ? read_line(c, told, method, &said, e)
                     : read_config(c, config, &said, e);
-    if (!rc) write_line(line, &said);
     for (uint32_t i = 0; i < n && !rc; i++) {
         rc = stored_layout(c, i, &said, &is[i], e);
         joined += is[i];
     }
     if (!rc) rc = check_rest(c, is, &said, joined, e);
+    if (!rc && !told) write_line(line, &said);
+    if (!rc && told) buf_printf(line, "%s", told);
+    if (!rc && (line->bad || wide.names.bad)) rc = err_memory(e, ckpt_path(c));
+    buf_free(&wide.names);
     mem_free(is);
     return rc;
 }

@@ -9,6 +9,6 @@
 #include "io/ckpt.h"
 
 /* Joins them in the checkpoint (ckpt_join), and sets aside what is about activations. config: config.json; NULL: there
- * is none. A file that describes itself has none of these. `said` gets what was read of the configuration, as one line,
- * nothing where it is silent; told: such a line instead of a configuration, or NULL. ERR_SPEC. */
+ * is none. A file that describes itself has none of these. `said` gets what was read of the configuration and which
+ * scales are wide, as one line, nothing where there is neither; told: such a line instead, or NULL. ERR_SPEC. */
 int stored_find(ckpt *c, const json *config, const char *told, buf *said, err *e);

@@ -245,11 +245,32 @@ static bool scales_are_halves(const stored_grid *g, int64_t n)
     return true;
 }
 
-static dtype type_of_ints(const stored_matrix *s, int64_t scales)
+/* Whether a list of names has one. */
+static bool is_told(const char *list, const char *name)
+{
+    const size_t n = strlen(name);
+    if (strcmp(list, " *") == 0) return true;
+    for (const char *at = list; (at = strstr(at, name)); at += n)
+        if (at > list && at[-1] == ' ' && (at[n] == ' ' || !at[n])) return true;
+    return false;
+}
+
+/* Whether the scales of a matrix of integers need more than f16. */
+static bool has_wide_scales(finding *f)
+{
+    stored_wide *w = f->said->wide;
+    w->n++;
+    if (w->told) return is_told(w->told, f->codes->name);
+    if (scales_are_halves(&f->s.scale, f->s.rows * f->s.groups)) return false;
+    w->found++;
+    buf_printf(&w->names, " %s", f->codes->name);
+    return true;
+}
+
+static dtype type_of_ints(const stored_matrix *s)
 {
     const int64_t group = s->scale.cols;
     const bool wide = group % 128 == 0 || group >= s->cols;
-    if (!scales_are_halves(&s->scale, scales)) return DTYPE_F32;
     if (s->bits == 4)
         return wide ? DTYPE_Q4_Z128 : group % 64 == 0 ? DTYPE_Q4_Z64 : group % 32 == 0 ? DTYPE_Q4_Z32 : DTYPE_F32;
     return !wide ? DTYPE_F32 : s->bits == 8 ? DTYPE_Q8_Z128 : s->bits == 3 ? DTYPE_Q3_Z128 : DTYPE_Q2_Z128;
@@ -293,7 +314,7 @@ static int sort_columns(finding *f, dtype type)
 /* Joins a matrix of integers. With columns out of order it is one of floats, beside which `sorted` has blocks. */
 static int join_ints(finding *f)
 {
-    const dtype type = type_of_ints(&f->s, f->s.rows * f->s.groups);
+    const dtype type = has_wide_scales(f) ? DTYPE_F32 : type_of_ints(&f->s);
     if (!f->s.order) return join(f, type);
     int rc = type != DTYPE_F32 && f->s.cols <= ORDER_MOST ? sort_columns(f, type) : OK;
     return rc ? rc : join(f, DTYPE_F32);

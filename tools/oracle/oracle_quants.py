@@ -388,6 +388,8 @@ LAYOUTS = {
     "awq-moe": row(qwen3_moe(), awq(64), dict(quant_method="awq", bits=4, group_size=64, zero_point=True,
                                               version="gemm")),
     "ct-int4-128": row(llama(), ct_ints(4, 128), ct("pack-quantized", ct_w(4, "int", "group", group_size=128))),
+    "ct-int4-f32": row(llama(), ct_ints(4, 128, scale_type="float32"),
+                       ct("pack-quantized", ct_w(4, "int", "group", group_size=128)), memory=None),
     "ct-int4-32": row(qwen3(), ct_ints(4, 32), ct("pack-quantized", ct_w(4, "int", "group", group_size=32)),
                       memory=None),
     "ct-int4-column": row(llama(), ct_ints(4, -1), ct("pack-quantized", ct_w(4, "int", "channel"))),
