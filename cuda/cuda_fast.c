@@ -48,6 +48,7 @@ int cuda_fast_start(cuda_device *d, const cuda_segment *s, const step *st, const
     if (of->way == CUDA_ROUTE) return cuda_route_start(d, s, st, of, e);
     if (op_is(o, OPF_MATRIX)) return cuda_product_start(d, s, st, of, done, e);
     if (o->kind == OP_ATTN) return cuda_attn_start(d, s, st, of, done, e);
+    if (o->kind == OP_CONV) return cuda_conv_start(d, s, st, o, e);
     if (o->kind == OP_RECUR) return cuda_recur_start(d, s, st, o, done, e);
     if (o->kind == OP_EMBED && o->u.embed.by != EMBED_BY_EXPERT) return start_embed(d, s, st, o, e);
     *done = false;

@@ -26,7 +26,7 @@ struct qdecode_args; /* cuda_args.h */
     X(heads)                                                                                                           \
     X(route)                                                                                                           \
     X(attn_f32)                                                                                                        \
-    X(attn_f16) X(attn_i16) X(attn_q8) X(attn_q4) X(pick) X(embed) X(pages) CUDA_RECUR_LIST(X)
+    X(attn_f16) X(attn_i16) X(attn_q8) X(attn_q4) X(pick) X(embed) X(pages) X(conv) CUDA_RECUR_LIST(X)
 /* In wide.cu, which is loaded where cuBLAS is used. */
 #define CUDA_WIDE_LIST(X) X(wide_weights) X(wide_rows) X(wide_end)
 /* Of those of matrices there are two: for one row of activations, and for up to CUDA_FAST_ROWS. */

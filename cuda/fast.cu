@@ -8,6 +8,7 @@
 #include "cuda/qdecode.cuh"
 #include "cuda/embed.cuh"
 #include "cuda/heads.cuh"
+#include "cuda/conv.cuh"
 #include "cuda/recur.cuh"
 #include "cuda/route.cuh"
 #include "cuda/rows.cuh"

@@ -22,23 +22,30 @@ typedef struct conv_seq {
     int64_t n, dim, past, taken, apart;
 } conv_seq;
 
+/* From x and y of the step's row 0, which s has beside dim and past, those of a sequence, and what its slots have. */
+static inline void conv_seq_at(conv_seq *s, const step *st, const slot_store *slots, int32_t seq)
+{
+    const int64_t row = st->tok.seq_row[seq];
+    s->n = st->tok.seq_row[seq + 1] - row;
+    const bool begins = st->tok.seq_len[seq] == s->n;
+    s->x += row * s->dim;
+    s->y += row * s->dim;
+    s->was = begins ? NULL : slot_at(slots, st->slot_read[seq]);
+    s->kept = slot_at(slots, st->slot_write[seq]);
+    s->was_apart = begins ? NULL : slot_row(slots, st->slot_read[seq], 0, s->dim);
+    s->kept_apart = slot_row(slots, st->slot_write[seq], 0, s->dim);
+    s->taken = begins ? 0 : step_taken(st, seq);
+    s->apart = step_apart(st, seq);
+}
+
 static inline conv_seq conv_seq_of(const run *r, const op *o, int32_t seq)
 {
-    const step *st = r->st;
-    const slot_store *s = &r->slots[o->state];
-    const int64_t dim = arg_dim(r, o->out), row = st->tok.seq_row[seq], n = st->tok.seq_row[seq + 1] - row;
-    const bool begins = st->tok.seq_len[seq] == n;
-    return (conv_seq){.x = arg_at(r, o->in[0]) + row * dim,
-                      .y = arg_at(r, o->out) + row * dim,
-                      .was = begins ? NULL : slot_at(s, st->slot_read[seq]),
-                      .kept = slot_at(s, st->slot_write[seq]),
-                      .was_apart = begins ? NULL : slot_row(s, st->slot_read[seq], 0, dim),
-                      .kept_apart = slot_row(s, st->slot_write[seq], 0, dim),
-                      .n = n,
-                      .dim = dim,
-                      .past = arg_info(r, o->in[1])->dim[0] - 1,
-                      .taken = begins ? 0 : step_taken(st, seq),
-                      .apart = step_apart(st, seq)};
+    conv_seq s = {.x = arg_at(r, o->in[0]),
+                  .y = arg_at(r, o->out),
+                  .dim = arg_dim(r, o->out),
+                  .past = arg_info(r, o->in[1])->dim[0] - 1};
+    conv_seq_at(&s, r->st, &r->slots[o->state], seq);
+    return s;
 }
 
 /* Row `at` of the sequence, -taken - past … n - 1; NULL: zeros. */
