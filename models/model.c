@@ -212,6 +212,18 @@ static int read_ids(opened *o, const char *key, int32_t *out, int cap, int *n, e
     return OK;
 }
 
+static int read_wraps(opened *o, bool *out, err *e)
+{
+    const spec_row *r;
+    value v = {0};
+    int rc = spec_value(o->m.resolved, "generate", "wrap", &r, e);
+    if (!rc && r) rc = config_value(o->values, r->value, OUTSIDE, NULL, r->where, &v, e);
+    *out = v.number != 0;
+    return rc || v.kind == VALUE_NONE || v.kind == VALUE_BOOL
+               ? rc
+               : err_set(e, ERR_SPEC, "%s: wrap is true or false", r->where);
+}
+
 /* "qwen2.5-0.5b" of "/models/qwen2.5-0.5b/", "stories" of "stories.gguf", "ORG/NAME" of a snapshot of the hub. */
 static const char *name_of(opened *o, const model_options *opt)
 {
@@ -310,6 +322,7 @@ static int fill_model(opened *o, const model_options *opt, err *e)
     rc = read_ids(o, "eos", m->eos, (int)(sizeof m->eos / sizeof *m->eos), &m->n_eos, e);
     m->bos = -1;
     if (!rc) rc = read_ids(o, "start", m->start, (int)(sizeof m->start / sizeof *m->start), &m->n_start, e);
+    if (!rc) rc = read_wraps(o, &m->wraps, e);
     if (!rc) rc = read_ids(o, "bos", &m->bos, 1, &n_bos, e);
     return rc ? rc : identify(o, e);
 }

@@ -42,6 +42,7 @@ typedef struct model {
     pooling texts;    /* how a text becomes one vector */
     int32_t start[4]; /* n_start ids that the decoder of an encoder-decoder starts from */
     int n_start;
+    bool wraps;                 /* where a head judges a text, its decoder starts from the text's last token */
     const char *tokenizer_path; /* from [tokenizer] of the spec; NULL: the checkpoint's own */
     const char *tokenizer_pre;
 } model;

@@ -233,7 +233,7 @@ static void show_plain(show *w, const char *section)
 
 static int show_generate(show *w)
 {
-    static const char *const ids[] = {"bos", "eos", "start", NULL};
+    static const char *const ids[] = {"bos", "eos", "start", "wrap", NULL};
     buf_str(w->out, "\n[generate]\n");
     for (size_t i = 0; ids[i]; i++) {
         const spec_row *r;

@@ -393,13 +393,7 @@ static const ckpt_entry *other_of(binder *b, const found *f, const char *name, b
 static int pass_through(binder *b, const bind_want *w, found *f, err *e)
 {
     const recipe *how = &f->how;
-    if (!how->through)
-        return how->norm ? err_set(e, ERR_SPEC, "%s: %s: norm is for rows that go through a layer", f->row->where,
-                                   f->row->key)
-                         : OK;
-    if (how->tail || how->transpose || how->rope_pairs || how->sliced || how->cols || recipe_changes(how) || !w->cols)
-        return err_set(e, ERR_SPEC, "%s: %s: through is about a whole matrix, and stands alone or after norm",
-                       f->row->where, f->row->key);
+    if (!how->through) return OK;
     product_parts p = {.table = f->entry, .eps = how->norm_eps, .parts = w->parts ? w->parts : 1};
     if (!(p.by = other_of(b, f, how->through, false, true, e))) return e->code;
     p.bias = other_of(b, f, how->through, true, false, e);

@@ -200,6 +200,16 @@ static int read_step(reader *r, span step, recipe *out)
         r->where, (int)step.n, (const char *)step.p);
 }
 
+/* `through` is about a whole matrix, and stands alone or after norm. */
+static int check_through(reader *r, const recipe *how)
+{
+    const bool more = how->tail || how->transpose || how->rope_pairs || how->sliced || how->cols || recipe_changes(how);
+    if (how->norm && !how->through)
+        return err_set(r->e, ERR_SPEC, "%s: norm is for rows that go through a layer", r->where);
+    if (!how->through || !more) return OK;
+    return err_set(r->e, ERR_SPEC, "%s: through is about a whole matrix, and stands alone or after norm", r->where);
+}
+
 int recipe_parse(recipe *out, config_eval *values, arena *mem, span part, int layer, const char *where, err *e)
 {
     reader r = {values, mem, layer, where, e};
@@ -223,5 +233,5 @@ int recipe_parse(recipe *out, config_eval *values, arena *mem, span part, int la
         return err_set(e, ERR_SPEC, "%s: expected '(recipe)' at '%.*s'", where, (int)part.n, (const char *)part.p);
     span rest = span_of(part.p + 1, part.n - 2), step;
     while (!rc && split_next(&rest, ',', &step)) rc = read_step(&r, step, out);
-    return rc;
+    return rc ? rc : check_through(&r, out);
 }

@@ -59,6 +59,8 @@ static const param generate_rows[] = {
     TEXT("bos", "ID", "id a text starts with"),
     TEXT("eos", "ID or LIST", "ids that end a text"),
     TEXT("start", "ID or LIST", "ids that the decoder of an encoder-decoder starts from: its start and forced ones"),
+    TEXT("wrap", "true or false",
+         "where a head judges a text, the decoder starts from the text's last token instead (default: false)"),
 };
 
 #define SECTION_LIST(X) X(model) X(network) X(tokenizer) X(generate)

@@ -46,8 +46,8 @@ static bool is_expression(const spec_row *r)
         strcmp(r->section, "gguf") == 0 || is_layer(r))
         return true;
     if (strcmp(r->section, "network") == 0) return strcmp(r->key, "type") != 0;
-    return strcmp(r->section, "generate") == 0 &&
-           (strcmp(r->key, "bos") == 0 || strcmp(r->key, "eos") == 0 || strcmp(r->key, "start") == 0);
+    return strcmp(r->section, "generate") == 0 && (strcmp(r->key, "bos") == 0 || strcmp(r->key, "eos") == 0 ||
+                                                   strcmp(r->key, "start") == 0 || strcmp(r->key, "wrap") == 0);
 }
 
 static int check_text(spec *s, spec_row *r, err *e)

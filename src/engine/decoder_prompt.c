@@ -18,11 +18,12 @@ int engine_decoder_ids(const engine *g, const char *text, token_list *out, err *
 int engine_shifted_ids(const engine *g, const int32_t *ids, size_t n, bool to_end, token_list *out, err *e)
 {
     const engine_info *i = engine_describe(g);
+    const int32_t start = i->wraps && n ? ids[n - 1] : i->start[0];
     if (!i->n_start || !i->n_eos)
         return err_set(e, ERR_USAGE, "this model does not say what its decoder starts from, or what ends a text");
     while (to_end && n && ids[n - 1] != i->eos[0]) n--;
     if (!n) return err_set(e, ERR_USAGE, "the text has no end token (%d), whose state would be scored", (int)i->eos[0]);
     for (size_t k = 0; k < n; k++)
-        if (!token_list_add(out, k ? ids[k - 1] : i->start[0])) return err_memory(e, "a text");
+        if (!token_list_add(out, k ? ids[k - 1] : start)) return err_memory(e, "a text");
     return OK;
 }

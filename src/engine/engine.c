@@ -499,6 +499,7 @@ static void describe_engine(engine *g, const engine_options *o, int chunk, int s
                             .n_eos = m->n_eos,
                             .n_enc_vocab = encoder_vocab(m->prog),
                             .n_start = m->n_start,
+                            .wraps = m->wraps,
                             .max_batch = o->max_batch > 0 ? (int)o->max_batch : sequences,
                             .threads = o->threads > 0 ? (int)o->threads : pool_default_threads()};
     g->most = g->places = g->info.max_batch;

@@ -33,6 +33,7 @@ typedef struct engine_info {
     int n_eos;
     int32_t n_enc_vocab;       /* ids that the encoder of an encoder-decoder knows; 0: the model has none */
     int32_t start[4], n_start; /* the decoder's start unless the caller gives another: start and forced ids */
+    bool wraps;                /* where a head judges a text, the decoder starts from the text's last token instead */
     bool generates;            /* false: gives vectors, scores, labels or masked words, but no text */
     int32_t n_label;           /* labels of each token that a head gives instead of logits; 0: none */
     int32_t n_pooled, n_score; /* elements of a text's vector, of its classification scores; 0: none */

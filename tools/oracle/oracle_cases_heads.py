@@ -80,3 +80,8 @@ for name in ("t5", "t5-gated", "mt5", "umt5"):
 
 # later tokens are seen, and keys of earlier layers read
 head("gemma4-two-ways", "gemma4", LANGUAGE, use_bidirectional_attention="all")
+
+# encoder-decoders whose decoder begins with the text's last token that is no padding; no case draws 0
+for name in ("mbart", "plbart"):
+    head(f"{name}-texts", name, SCORED, ended=True, eos_token_id=2, pad_token_id=PAD)
+head("mbart-spans", "mbart", SPANS, pad_token_id=PAD)

@@ -39,7 +39,7 @@ ENCODERS = ("bert", "bert-scores", "bert-bare", "bert-single", "roberta", "rober
             "gemma4-two-ways",
             "deberta", "deberta-narrow", "deberta-rows", "deberta-pooler", "deberta-others", "deberta2-keys",
             "deberta2-odd", "deberta2-tokens", "deberta2-head", "deberta3-bare", "deberta3-spans", "deberta3-scores",
-            "deberta3-apart", "deberta2-xlarge", "deberta2-conv")
+            "deberta3-apart", "deberta2-xlarge", "deberta2-conv", "mbart-texts", "mbart-spans", "plbart-texts")
 BY_TOKEN = (MASKED, TOKENS, SPANS, LANGUAGE)
 
 AS_GGUF = ("qwen3.5",)     # what an export cannot write: value heads that are tiled
