@@ -24,12 +24,13 @@ template <int ROWS> struct recur_ahead {
     {
         const int lane = (int)threadIdx.x;
         const float *query = recur_query_at(&s, i, key_head), *by = recur_step(&s, i, head);
+        const bool one = recur_has_one(&s);
 #pragma unroll
         for (int j = 0; j < mine; j++) {
             const int r = lane + 32 * j;
             if (r >= ROWS) continue;
             q[j] = query[r], k[j] = query[ROWS + r];
-            of[j] = recur_exponent(&s, s.rate + head * s.rates, by, r);
+            if (j == 0 || !one) of[j] = recur_exponent(&s, s.rate + head * s.rates, by, r);
         }
         v = recur_values(&s, i)[c];
         strength = recur_strength(&s, by);
@@ -78,10 +79,14 @@ template <int ROWS, bool ALONE> __device__ __forceinline__ void recur_state_put(
 }
 template <int ROWS, bool ALONE> __device__ __forceinline__ void recur_state_get(float *state, const float *from, int64_t next)
 {
-    const bool begins = !from;
+    if (!from) {
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) state[r] = 0;
+        return;
+    }
 #pragma unroll
     for (int r = 0; r < ROWS; r++, from += ALONE ? next : LANES) {
-        state[r] = begins ? 0 : *from;
+        state[r] = *from;
         if (ALONE) asm volatile("" : "+l"(next));
     }
 }
