@@ -298,6 +298,10 @@ $(BUILD)/make_llama: tools/make_llama.c src/base/half.h
 	@mkdir -p $(@D)
 	cc -O2 -Wall -Isrc -o $@ $<
 
+$(BUILD)/measure_slots: tools/measure_slots.c $(BUILD)/libinferflow.a
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(FLAGS) $(INCLUDE) -o $@ $< $(BUILD)/libinferflow.a $(LINK) $(LDLIBS)
+
 # What a machine with an NVIDIA driver alone needs to check and to measure the CUDA backend.
 $(BUILD)/gpu/facts.ptx: tools/gpu_kit/facts.cu
 	@mkdir -p $(@D)
