@@ -565,6 +565,16 @@ static int find_output_scale(binder *b, const bind_want *w, const found *f, dtyp
     return rc || bias.entry ? rc : factor_of(b, f, 0, 1, out, e);
 }
 
+/* t, which has values of the program, becomes a constant beside the weight. */
+static int add_constant(binder *b, const bind_want *w, const found *f, const char *what, tensor t, ref *out, err *e)
+{
+    t.name = arena_printf(&b->mem, "%s.%s", f->entry->name, what);
+    t.kind = TENSOR_CONST;
+    t.layer = layer_number(w->layer, b->prog->n_enc);
+    *out = t.name ? program_tensor(b->prog, &t, e) : 0;
+    return *out ? OK : e->code ? e->code : err_memory(e, "tensors");
+}
+
 /* The same for each part of a stack, as a constant; 0: there are none, or the weights take them. */
 static int find_factors(binder *b, const bind_want *w, const found *f, dtype want, ref *out, err *e)
 {
@@ -588,14 +598,7 @@ static int find_factors(binder *b, const bind_want *w, const found *f, dtype wan
         any |= factor[k] != 1;
     }
     if (rc || !any) return rc;
-    tensor t = {.name = arena_printf(&b->mem, "%s.factors", f->entry->name),
-                .kind = TENSOR_CONST,
-                .rank = 2,
-                .layer = layer_number(w->layer, b->prog->n_enc),
-                .dim = {w->parts, 1},
-                .data = factor};
-    *out = t.name ? program_tensor(b->prog, &t, e) : 0;
-    return *out ? OK : e->code ? e->code : err_memory(e, "tensors");
+    return add_constant(b, w, f, "factors", (tensor){.rank = 2, .dim = {w->parts, 1}, .data = factor}, out, e);
 }
 
 /* The constant that names the columns of a stored matrix in the order of their groups: matrices of the same order have
@@ -614,15 +617,10 @@ static int find_order(binder *b, const bind_want *w, const found *f, dtype want,
     buf key = {0};
     if (!buf_byte(&key, 1) || !buf_add(&key, from, n * sizeof *from)) return buf_free(&key), err_memory(e, "tensors");
     const uint32_t same = map_get(&b->made, buf_span(&key));
-    tensor t = {.name = arena_printf(&b->mem, "%s.order", f->entry->name),
-                .kind = TENSOR_CONST,
-                .rank = 1,
-                .layer = layer_number(w->layer, b->prog->n_enc),
-                .dim = {(int64_t)n},
-                .data = from};
-    *out = same != MAP_NONE ? same : t.name ? program_tensor(b->prog, &t, e) : 0;
-    int rc = *out ? OK : e->code ? e->code : err_memory(e, "tensors");
-    if (!rc && same == MAP_NONE) rc = remember_tensor(b, buf_span(&key), *out, e);
+    const tensor t = {.rank = 1, .dim = {(int64_t)n}, .data = from};
+    int rc = same == MAP_NONE ? add_constant(b, w, f, "order", t, out, e) : OK;
+    if (same != MAP_NONE) *out = same;
+    else if (!rc) rc = remember_tensor(b, buf_span(&key), *out, e);
     buf_free(&key);
     return rc;
 }
