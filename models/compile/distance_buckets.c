@@ -25,8 +25,8 @@ int bucket_of(int distance, int n, int farthest, bool both_ways)
 
 const char *log_places_check(int n, int farthest)
 {
-    if (n < 2) return "the buckets must be two at least";
-    return farthest - 1 > n / 2 ? NULL : "the farthest distance has a bucket of its own";
+    if (n < 2) return "buckets must be two at least";
+    return farthest - 1 > n / 2 ? NULL : "farthest must be above buckets / 2 + 1";
 }
 
 int log_place_of(int distance, int n, int farthest)
