@@ -271,6 +271,9 @@ static dtype type_of_ints(const stored_matrix *s)
 {
     const int64_t group = s->scale.cols;
     const bool wide = group % 128 == 0 || group >= s->cols;
+    const bool halves = !s->zeros && group % 32 == 0 && s->cols % 32 == 0; /* codes less half of their range */
+    if (halves && s->bits == 4 && !wide && group % 64) return DTYPE_Q4_0;
+    if (halves && s->bits == 8 && !wide) return DTYPE_Q8_0;
     if (s->bits == 4)
         return wide ? DTYPE_Q4_Z128 : group % 64 == 0 ? DTYPE_Q4_Z64 : group % 32 == 0 ? DTYPE_Q4_Z32 : DTYPE_F32;
     return !wide ? DTYPE_F32 : s->bits == 8 ? DTYPE_Q8_Z128 : s->bits == 3 ? DTYPE_Q3_Z128 : DTYPE_Q2_Z128;

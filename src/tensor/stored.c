@@ -138,6 +138,21 @@ static void put_nf4(const stored_matrix *s, int64_t r, int64_t k, const uint8_t 
     memcpy(to, &b, sizeof b);
 }
 
+/* Codes less half of their range, as ggml has them. */
+static void put_q4_0(uint16_t d, const uint8_t *q, uint8_t *to)
+{
+    block_q4_0 b = {.d = d};
+    for (int j = 0; j < 16; j++) b.qs[j] = (uint8_t)(q[j] | q[j + 16] << 4);
+    memcpy(to, &b, sizeof b);
+}
+
+static void put_q8_0(uint16_t d, const uint8_t *q, uint8_t *to)
+{
+    block_q8_0 b = {.d = d};
+    for (int j = 0; j < 32; j++) b.qs[j] = (int8_t)(q[j] - 128);
+    memcpy(to, &b, sizeof b);
+}
+
 /* One block of the type, of n codes at column k; q is zero after these. */
 static void put_block(const stored_matrix *s, int64_t r, int64_t k, uint8_t *q, int n, uint8_t *to)
 {
@@ -155,6 +170,8 @@ static void put_block(const stored_matrix *s, int64_t r, int64_t k, uint8_t *q, 
     case DTYPE_MXFP4: put_mxfp4(s, r, k, q, to); break;
     case DTYPE_Q2_0: put_q2_0(q, to); break;
     case DTYPE_NF4: put_nf4(s, r, k, q, to); break;
+    case DTYPE_Q4_0: put_q4_0(f32_to_f16(scale_of(s, r, group)), q, to); break;
+    case DTYPE_Q8_0: put_q8_0(f32_to_f16(scale_of(s, r, group)), q, to); break;
     default: zero_put(s->type, to, q, f32_to_f16(scale_of(s, r, group)), (int16_t)zero_of(s, r, group));
     }
 }

@@ -390,8 +390,8 @@ LAYOUTS = {
     "ct-int4-128": row(llama(), ct_ints(4, 128), ct("pack-quantized", ct_w(4, "int", "group", group_size=128))),
     "ct-int4-f32": row(llama(), ct_ints(4, 128, scale_type="float32"),
                        ct("pack-quantized", ct_w(4, "int", "group", group_size=128)), memory=None),
-    "ct-int4-32": row(qwen3(), ct_ints(4, 32), ct("pack-quantized", ct_w(4, "int", "group", group_size=32)),
-                      memory=None),
+    "ct-int4-32": row(qwen3(), ct_ints(4, 32), ct("pack-quantized", ct_w(4, "int", "group", group_size=32))),
+    "ct-int8-64": row(qwen3(), ct_ints(8, 64), ct("pack-quantized", ct_w(8, "int", "group", group_size=64))),
     "ct-int4-column": row(llama(), ct_ints(4, -1), ct("pack-quantized", ct_w(4, "int", "channel"))),
     "ct-int4-zeros": row(llama(), ct_ints(4, 128, sym=False),
                          ct("pack-quantized", {**ct_w(4, "int", "group", group_size=128), "symmetric": False})),
@@ -406,7 +406,7 @@ LAYOUTS = {
     "bitnet-auto": row(llama(), bitnet(False), dict(quant_method="bitnet", linear_class="autobitlinear",
                                                     quantization_mode="offline"), memory=None),
 }
-IN_GGUF = ("ct-mxfp4", "gpt-oss-mxfp4")     # of these types
+IN_GGUF = ("ct-mxfp4", "gpt-oss-mxfp4", "ct-int4-32")    # of these types
 # what the message has to name
 REFUSED = {
     "aqlm": (row(llama(), gptq(4, 128), dict(quant_method="aqlm")), "aqlm"),
