@@ -95,17 +95,21 @@ def wrappers():
             text = text_type(CONFIG_MAPPING[kind]())
         except Exception:       # needs more than its defaults
             continue
-        if text in TEXTS:
+        if text in TEXTS and head_of(kind):       # without a head it gives no logits
             found[kind] = (kind, text)
     return {**found, **MORE, **{name: row[:2] for name, row in MINIMAL.items()}}
 
 
+def head_of(kind):
+    """The name of its class with a head, or None."""
+    return next((n for n in (getattr(modeling_auto, source, {}).get(kind) for source in SOURCES) if n), None)
+
+
 def class_of(kind):
-    for source in SOURCES:
-        name = getattr(modeling_auto, source, {}).get(kind)
-        if name:
-            return getattr(transformers, name if isinstance(name, str) else name[0])
-    raise SystemExit(f"oracle: no class with a head for {kind}")
+    name = head_of(kind)
+    if not name:
+        raise SystemExit(f"oracle: no class with a head for {kind}")
+    return getattr(transformers, name if isinstance(name, str) else name[0])
 
 
 def text_args(text, size, over):
