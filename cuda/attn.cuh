@@ -31,7 +31,7 @@ template <int T> struct attn_block {
     const attn_args *a;
     uint8_t *shared;
     attn_units *u;
-    int n, seq, kv, y, first, last, warp, lane; /* n: units; y: of the blocks that have the same rows; first, last: keys that one of them sees */
+    int n, seq, kv, first, last, warp, lane; /* n: units; first, last: keys that one of them sees */
     float *parts;                               /* of this block's units; NULL: it has all ranges itself */
 };
 
@@ -513,13 +513,16 @@ template <int T> __device__ __forceinline__ void merge_unit(const attn_block<T> 
     }
 }
 
+/* Which of the blocks of the same rows this one is, by heads. */
+__device__ __forceinline__ int head_block(const attn_args *a) { return (int)blockIdx.y % a->shape.head_blocks; }
+
 /* The last of `blocks` blocks merges what all have left; true: this is it. */
 template <int T> __device__ __forceinline__ bool merge_parts(const attn_block<T> &b, int blocks)
 {
     __syncthreads();
     if (threadIdx.x == 0) {
         __threadfence();
-        b.u->ends = atomicInc(&b.a->turns[b.y * (int)gridDim.x + (int)blockIdx.x], (unsigned)blocks - 1) == blocks - 1;
+        b.u->ends = atomicInc(&b.a->turns[head_block(b.a) * (int)gridDim.x + (int)blockIdx.x], (unsigned)blocks - 1) == blocks - 1;
         __threadfence();
     }
     __syncthreads();
@@ -569,12 +572,12 @@ __device__ __forceinline__ void rows_of(const attn_args *a, const step_rows *row
 template <int T> __device__ __forceinline__ bool take_units(attn_block<T> &b)
 {
     const attn_args *a = b.a;
-    const int of = b.y / a->shape.chunks, each = a->shape.heads;
+    const int y = head_block(a), of = y / a->shape.chunks, each = a->shape.heads;
     int row0, row1;
     const attn_mask mask = mask_of(a);
     rows_of(a, mask.rows, &row0, &row1);
     b.kv = a->shape.first_kv + of;
-    const int head0 = attn_head_of(&a->o, a->per_kv, b.kv) + b.y % a->shape.chunks * each,
+    const int head0 = attn_head_of(&a->o, a->per_kv, b.kv) + y % a->shape.chunks * each,
               end = attn_head_of(&a->o, a->per_kv, b.kv + 1), heads = end - head0 < each ? end - head0 : each;
     if (row0 >= row1 || heads <= 0) return false;
     b.n = (row1 - row0) * heads;
@@ -610,14 +613,13 @@ template <int T> __device__ __forceinline__ void attention(const attn_args &a)
     attn_block<T> b = {.a = &a, .shared = dynamic, .u = &units};
     b.warp = (int)threadIdx.x / 32;
     b.lane = (int)threadIdx.x % 32;
-    b.y = (int)blockIdx.y % a.shape.head_blocks;
     if (!take_units(b)) return;
     const int z = (int)blockIdx.y / a.shape.head_blocks, begin = range_of(b.first),
               ranges = b.last < begin ? 0 : (b.last - begin) / ATTN_RANGE + 1,
               shared = ranges < a.shape.splits ? ranges : a.shape.splits,
               blocks = ranges > a.shape.slots || shared < 1 ? 1 : shared;
     if (z >= blocks) return;
-    const uint64_t at = (uint64_t)(b.y * (int)gridDim.x + (int)blockIdx.x) * (uint64_t)a.shape.slots * part_floats(&a);
+    const uint64_t at = (uint64_t)(head_block(&a) * (int)gridDim.x + (int)blockIdx.x) * (uint64_t)a.shape.slots * part_floats(&a);
     if (blocks > 1) b.parts = a.parts + at;
     take_queries(b);
     for (int i = z; i < ranges; i += blocks)

@@ -80,13 +80,16 @@ template <class K> __device__ __forceinline__ void bring_rows(const many_block &
 /* Sums of FP8 over 32 columns, of which w has the planes of both words. */
 __device__ __forceinline__ void many_planes(int32_t sum[4], const uint32_t *a, const uint32_t w[2][QE4M3_PLANES], const uint32_t neg[2])
 {
-    int32_t of[QE4M3_PLANES][4] = {};
+    static_assert(QE4M3_PLANES == 4);
 #pragma unroll
-    for (int c = 0; c < 4; c++) of[0][c] = (int32_t)(neg[c / 2] * QE4M3_EXCESS);
+    for (int p = QE4M3_PLANES - 1; p >= 0; p--) { /* the sum of qe4m3_sum, a plane at a time: few registers */
+        many_mma<false>(sum, a, w[0][p], w[1][p]);
 #pragma unroll
-    for (int p = 0; p < QE4M3_PLANES; p++) many_mma<false>(of[p], a, w[0][p], w[1][p]);
-#pragma unroll
-    for (int c = 0; c < 4; c++) sum[c] = qe4m3_sum(of[0][c], of[1][c], of[2][c], of[3][c]);
+        for (int c = 0; c < 4; c++) {
+            const uint32_t excess = p == 1 ? neg[c / 2] * QE4M3_EXCESS : 0;
+            sum[c] = (int32_t)((uint32_t)sum[c] * (p % 2 ? 256u : 2u) + excess);
+        }
+    }
 }
 
 /* One warp's part of a tile: its chains go on. y[n][m][c]: row 16 m + g + 8 (c / 2), output 8 n + 2 t + c % 2. */
