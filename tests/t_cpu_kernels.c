@@ -7,6 +7,7 @@
 #include "cpu/chunk_steal.h"
 
 #include <ctype.h>
+#include <unistd.h>
 #include <sched.h>
 
 static char what[200];
@@ -709,26 +710,36 @@ static const char *const judged_in[OP_COUNT] = {
     [OP_RECUR] = "t_cpu_recur",      [OP_COLL] = "t_plan_reduce",
 };
 
+/* The text of a test, and of a rig of its name. */
+static void read_test(const char *name, buf *text)
+{
+    char path[80];
+    err e = {0};
+    snprintf(path, sizeof path, "tests/%s.c", name);
+    assert_ok(file_read(text, path, 1 << 20, &e), &e);
+    snprintf(path, sizeof path, "tests/%s_rig.h", name + strlen("t_cpu_"));
+    if (!strncmp(name, "t_cpu_", strlen("t_cpu_")) && !access(path, R_OK))
+        assert_ok(file_read(text, path, 1 << 20, &e), &e);
+}
+
 /* An op that is new needs a test: its row here names one, which makes such ops. */
 static void every_op_is_judged(void **unused)
 {
     (void)unused;
     for (int k = 0; k < OP_COUNT; k++) {
-        char path[80], id[40] = "OP_";
-        err e = {0};
+        char id[40] = "OP_";
         buf text = {0};
         if (!judged_in[k]) fail_msg("no test compares kernels of %s with its definition", op_info[k].name);
         for (size_t i = 0; op_info[k].name[i]; i++)
             snprintf(id + 3 + i, sizeof id - 3 - i, "%c", toupper((unsigned char)op_info[k].name[i]));
-        snprintf(path, sizeof path, "tests/%s.c", judged_in[k]);
-        assert_ok(file_read(&text, path, 1 << 20, &e), &e);
+        read_test(judged_in[k], &text);
         const char *at = buf_cstr(&text), *end = NULL;
         while ((at = strstr(at, id))) { /* not in the table above, nor as the beginning of another name */
             end = at + strlen(id);
             if (!isalnum((unsigned char)*end) && *end != '_' && *end != ']') break;
             at = end;
         }
-        if (!at && !(op_info[k].facts & OPF_COLL)) fail_msg("%s makes no %s", path, id);
+        if (!at && !(op_info[k].facts & OPF_COLL)) fail_msg("%s makes no %s", judged_in[k], id);
         buf_free(&text);
     }
 }

@@ -62,9 +62,9 @@ const param engine_param_rows[] = {
         .doc = "without --devices: the same for the first N layers of the model"),
     ROW(no_gpu, PARAM_BOOL, .rare = true, .keeps_bits = true, .doc = "without --devices: the CPU alone"),
     ROW(kv_host, PARAM_INT, .rare = true, .keeps_bits = true, .max = 100,
-        .doc =
-            "percent of the layers that a GPU has whose cache lies in memory of the host, where the GPU reads it over "
-            "the bus: the last ones"),
+        .doc = "percent of the layers that a GPU of this machine has whose cache lies in host memory, where the GPU "
+               "reads it over "
+               "the bus: the last ones"),
     ROW(no_kv_offload, PARAM_BOOL, .rare = true, .keeps_bits = true, .alias = "nkvo", .doc = "--kv-host 100"),
     ROW(peers, PARAM_TEXT, .rare = true, .keeps_bits = true, .words = "HOST:PORT,...",
         .doc = "nodes that may take part: without --devices, or with \"auto\", the fastest layout over them is taken"),
