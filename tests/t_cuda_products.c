@@ -6,9 +6,9 @@
 static void every_type_by_rows(void **unused)
 {
     (void)unused;
-    static const product_size list[] = {{1, 48, 1088, 1, 1, 1}, {2, 40, 320, 1, 1, 1}, {7, 16, 832, 1, 1, 1},
-                                        {8, 32, 96, 1, 1, 1},   {9, 16, 576, 1, 1, 1}, {32, 16, 512, 1, 1, 1},
-                                        {128, 16, 64, 1, 1, 1}};
+    static const product_size list[] = {{1, 48, 1088, 1, 1, 1}, {2, 40, 320, 1, 1, 1},  {7, 16, 832, 1, 1, 1},
+                                        {8, 32, 96, 1, 1, 1},   {9, 16, 576, 1, 1, 1},  {32, 16, 512, 1, 1, 1},
+                                        {128, 16, 64, 1, 1, 1}, {1, 16, 4160, 1, 1, 1}, {5, 32, 2624, 1, 1, 1}};
     for (int t = DTYPE_Q4_0; t < DTYPE_COUNT; t++)
         for (size_t i = 0; i < sizeof list / sizeof *list; i++)
             if (panel_format_of((dtype)t)) check((dtype)t, list[i], NULL, 0, false);

@@ -13,9 +13,9 @@ differ, a race, a fault of memory, a wait for ever, or a time-out is a find.
 
 Classes take turns; sites of a class are drawn from all its kernels alike. Some have no effect: a barrier behind the
 last use of what it guards, a bound that no loop comes to, a fused product whose rounding is lost in what follows. So
-not all can be found, and what is missed is listed to be looked at. Two kinds that change nothing are planted otherwise:
-a bound of bytes is sixteen less, not one, where copies are of sixteen; a stale graph is one for fewer rows, as one for
-more does the same work.
+not all can be found, and what is missed is listed to be looked at. Some that change nothing are planted otherwise: a
+bound of bytes is sixteen less, not one, where copies are of sixteen, and that of a loop a step less; a stale graph is
+one for fewer rows, as one for more does the same work.
 """
 
 import argparse
@@ -28,14 +28,14 @@ import subprocess
 import sys
 import tempfile
 
-# Three sequences, ALiBi, a window, many heads, sinks.
-KERNELS = [("t_cuda_products", {})] + [("t_cuda_attn", {"CASE": str(case)}) for case in (2, 4, 6, 8, 15)]
+# Three sequences, ALiBi, places, buckets, a window, many heads, sinks.
+KERNELS = [("t_cuda_products", {})] + [("t_cuda_attn", {"CASE": str(case)}) for case in (2, 4, 18, 14, 6, 8, 15)]
 KERNELS += [("t_cuda_prefill", {"TYPE": kind}) for kind in ("q4_b64", "q8_0", "q6_k", "iq4_nl")]
 KERNELS += [("t_cuda_wgmma", {"TYPE": kind}) for kind in ("q4_b64", "q8_0", "q5_k", "q4_t")]
 # A Llama, experts, floats, a coded cache, slots, an encoder; in chunks of one row.
 JUDGES = KERNELS + [("t_cuda_lists", {"ROW": str(row)}) for row in (0, 10, 11, 13, 16, 18, 7, 14, 17)]
 JUDGES += [("t_cuda_builtin", {"TYPE": kind}) for kind in ("q4_b64", "q8_0", "q8_b64", "iq4_nl", "f16")]
-TRIES = 6  # judges that try a fault
+TRIES = 8  # judges that try a fault
 # Seconds of the processor, of which the dearest judge takes a sixth; and in all, on a machine that has other work.
 BUSY, LIMIT = 60, 900
 
@@ -51,7 +51,7 @@ def other_lane(match):
 
 def shorter(match, less=1):
     op, kind, p, a, b = match.groups()
-    return f"{{ .reg .{kind} t; add.{kind} t, {b}, -{less}; setp.{op}.{kind} {p}, {a}, t; }}"
+    return f"{{ .reg .{kind} t; sub.{kind} t, {b}, {less}; setp.{op}.{kind} {p}, {a}, t; }}"
 
 
 def other_bits(match):
@@ -174,6 +174,15 @@ class Rig:
         return None, why
 
 
+def step_of(before, counter):
+    """What a loop that ends here adds to its counter; None where that is not told, or the bound is no loop's."""
+    for line in reversed(before):
+        match = re.match(rf"\s*add\.s\d\d\s+{re.escape(counter)}, {re.escape(counter)}, (\S+);", line)
+        if match:
+            return match[1]
+    return None
+
+
 def sites_of(texts, ran):
     """{class: {function: [fault]}} of the lines that have run."""
     out = {}
@@ -186,7 +195,8 @@ def sites_of(texts, ran):
             if not match or not re.search(kernels, inside):
                 continue
             of_copy = edit is shorter and re.search(r"selp\.b32\s+%\w+, 16, 0", text.lines[number])
-            new = edit(match, 16) if of_copy else edit(match)
+            step = step_of(text.lines[number - 6 : number - 1], match[3]) if edit is shorter else None
+            new = edit(match, 16 if of_copy else step) if of_copy or step else edit(match)
             if guard.strip() and new.startswith("{"):
                 continue
             fault = (name, inside, number, line, "" if new == ";" else guard + new)
