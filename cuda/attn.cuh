@@ -561,9 +561,8 @@ __device__ __forceinline__ void rows_of(const attn_args *a, const step_rows *row
     *from = *to = 0;
     if (k >= a->st->n_seq) return;
     const int at = k < 0 ? x * each : rows->seq_row[k];
-    if (at >= live || (k >= 0 && at % each == 0)) return;
+    if (at >= live || (k >= 0 && (at % each == 0 || rows->seq[at] != k))) return; /* sequence k may have no row */
     const int end = rows->seq_row[rows->seq[at] + 1], next = (at / each + 1) * each;
-    if (k >= 0 && end <= at) return;
     *from = at;
     *to = end < next ? end : next;
 }
