@@ -15,32 +15,20 @@ typedef struct cuda_op_rig {
     segment s;
 } cuda_op_rig;
 
-/* n ops over the rig's pages, with the rows of the activation `in` and of others that the first op reads. A KV_PUT that
- * is not run makes a program with a state one that has pages. */
-static inline void cuda_op_open(cuda_op_rig *r, rig *g, const op *o, uint32_t n, ref in)
+/* The rig's first n_op of r->ops on a device with its weights, of which no row nor page is there yet. */
+static inline void cuda_op_compile(cuda_op_rig *r, rig *g, const cache_options *cache)
 {
     const backend *be = &cuda_backend;
-    const kv_store *kv = &g->kv[0];
     bool reads[RIG_TENSORS];
     int max_rows[AXIS_COUNT];
     weight_options choice = {.number = -1};
-    cache_options cache = g->d.cache;
     err e = {0};
-    *r = (cuda_op_rig){.ends = {n}, .out = {o[n - 1].out}};
-    cache.k_type = kv->k_type;
-    cache.v_type = kv->v_type;
     for (int i = 0; i < RIG_TENSORS; i++) reads[i] = true;
     for (int i = 0; i < AXIS_COUNT; i++) max_rows[i] = RIG_ROWS;
-    assert_true(n < 4);
-    memcpy(r->ops, o, n * sizeof *o);
-    r->ops[n] = (op){.kind = OP_KV_PUT, .in = {in, in}};
     g->p.ops = r->ops;
-    g->p.n_op = n + g->p.n_state;
-    g->p.n_group = 1;
-    g->p.group_axis[0] = (uint8_t)g->states[0].axis;
     assert_ok(be->weights_open(&r->w, &g->p, reads, &choice, &e), &e);
     assert_ok(be->weights_read(r->w, &e), &e);
-    assert_ok(be->open(&r->d, r->w, &g->p, max_rows, &cache, &e), &e);
+    assert_ok(be->open(&r->d, r->w, &g->p, max_rows, cache, &e), &e);
     r->s = (segment){.p = &g->p,
                      .be = be,
                      .on = r->d,
@@ -50,6 +38,26 @@ static inline void cuda_op_open(cuda_op_rig *r, rig *g, const op *o, uint32_t n,
                      .n_stretch = 1,
                      .ends = r->ends};
     assert_ok(be->compile(r->d, &r->s, &e), &e);
+}
+
+/* n ops over the rig's pages, with the rows of the activation `in` and of others that the first op reads. A KV_PUT that
+ * is not run makes a program with a state one that has pages. */
+static inline void cuda_op_open(cuda_op_rig *r, rig *g, const op *o, uint32_t n, ref in)
+{
+    const backend *be = &cuda_backend;
+    const kv_store *kv = &g->kv[0];
+    cache_options cache = g->d.cache;
+    err e = {0};
+    *r = (cuda_op_rig){.ends = {n}, .out = {o[n - 1].out}};
+    cache.k_type = kv->k_type;
+    cache.v_type = kv->v_type;
+    assert_true(n < 4);
+    memcpy(r->ops, o, n * sizeof *o);
+    r->ops[n] = (op){.kind = OP_KV_PUT, .in = {in, in}};
+    g->p.n_op = n + g->p.n_state;
+    g->p.n_group = 1;
+    g->p.group_axis[0] = (uint8_t)g->states[0].axis;
+    cuda_op_compile(r, g, &cache);
     for (int32_t i = 0; i < cache.n_page[0]; i++)
         assert_ok(be->page_put(r->d, 0, i, kv->k + (uint64_t)i * kv->stride, &e), &e);
     for (int k = -1; k < 4; k++) {

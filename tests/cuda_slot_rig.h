@@ -1,63 +1,26 @@
 /* cuda_slot_rig.h - an op with a slot on the CUDA backend, whose device is a program (tests/gpu): rows and slots in the
  * bits of the reference. */
 #pragma once
-#include "cuda/cuda_backend.h"
-#include "cuda_rig.h"
-#include "rig.h"
+#include "cuda_op_rig.h"
 
 enum { SLOTS = 8 };
 
 /* A device with the op, and the rig's slots in it. */
-typedef struct slot_device {
-    op ops[1];
-    uint32_t ends[1];
-    ref out[1];
-    weight_set *w;
-    dev *d;
-    segment s;
-} slot_device;
-
-static inline void slot_device_open(slot_device *r, rig *g, const op *o)
+static inline void slot_device_open(cuda_op_rig *r, rig *g, const op *o)
 {
-    const backend *be = &cuda_backend;
-    bool reads[RIG_TENSORS];
-    int max_rows[AXIS_COUNT];
-    weight_options choice = {.number = -1};
     cache_options cache = g->d.cache;
     err e = {0};
-    *r = (slot_device){.ops = {*o}, .ends = {1}, .out = {o->out}};
+    *r = (cuda_op_rig){.ops = {*o}, .ends = {1}, .out = {o->out}};
     cache.n_slot = SLOTS;
     cache.slot_rows = SLOT_ROWS_MAX;
-    for (int i = 0; i < RIG_TENSORS; i++) reads[i] = true;
-    for (int i = 0; i < AXIS_COUNT; i++) max_rows[i] = RIG_ROWS;
-    g->p.ops = r->ops;
     g->p.n_op = 1;
-    assert_ok(be->weights_open(&r->w, &g->p, reads, &choice, &e), &e);
-    assert_ok(be->weights_read(r->w, &e), &e);
-    assert_ok(be->open(&r->d, r->w, &g->p, max_rows, &cache, &e), &e);
-    r->s = (segment){.p = &g->p,
-                     .be = be,
-                     .on = r->d,
-                     .out = r->out,
-                     .n_out = 1,
-                     .act_bytes = g->cap,
-                     .n_stretch = 1,
-                     .ends = r->ends};
-    assert_ok(be->compile(r->d, &r->s, &e), &e);
+    cuda_op_compile(r, g, &cache);
     for (int32_t i = 0; i < SLOTS; i++)
-        assert_ok(be->page_put(r->d, GROUP_MAX, i, (const uint8_t *)slot_at(g->slots, i), &e), &e);
-}
-
-static inline void slot_device_close(slot_device *r, rig *g)
-{
-    cuda_backend.discard(r->d, &r->s);
-    cuda_backend.close(r->d);
-    cuda_backend.weights_close(r->w);
-    g->p.ops = g->ops;
+        assert_ok(cuda_backend.page_put(r->d, GROUP_MAX, i, (const uint8_t *)slot_at(g->slots, i), &e), &e);
 }
 
 /* A step of the rig on both, `times` times on the device; compares rows and the slots that were written. */
-static inline void slot_device_compare(slot_device *r, rig *g, const char *what, int times)
+static inline void slot_device_compare(cuda_op_rig *r, rig *g, const char *what, int times)
 {
     const backend *be = &cuda_backend;
     const op o = r->ops[0];
@@ -95,7 +58,7 @@ static inline void slot_device_check(rig *g, const op *o, const char *what)
 {
     int32_t apart[SLOTS], taken[SLOTS], none[SLOTS] = {0};
     int more[SLOTS], last[SLOTS];
-    slot_device r;
+    cuda_op_rig r;
     for (int s = 0; s < g->st.n_seq; s++) {
         const int rows = g->seq_row[s + 1] - g->seq_row[s];
         apart[s] = rows < 3 ? 1 : 3;
@@ -115,5 +78,5 @@ static inline void slot_device_check(rig *g, const op *o, const char *what)
     g->st.slot_taken = taken;
     g->st.slot_apart = none;
     slot_device_compare(&r, g, what, 1);
-    slot_device_close(&r, g);
+    cuda_op_close(&r, g);
 }

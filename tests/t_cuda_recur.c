@@ -42,7 +42,7 @@ static void takes_few_instructions(void **unused)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const recur_case *c = &rows[i].of;
         static rig g;
-        slot_device r;
+        cuda_op_rig r;
         rig_open(&g, 1 << 20);
         rig_sequences(&g, c->n_seq, c->seq_rows, c->last);
         rig_slots(&g, floats_of(c), row_floats(c), SLOTS);
@@ -53,7 +53,7 @@ static void takes_few_instructions(void **unused)
         const double each = 32 * (double)(*done - before) / ((double)floats_of(c) * c->seq_rows[0]);
         if (getenv("SHARES")) print_message("%s: %.2f\n", c->what, each);
         if (each > rows[i].most) fail_msg("%s: %.2f lane-instructions, more than %.2f", c->what, each, rows[i].most);
-        slot_device_close(&r, &g);
+        cuda_op_close(&r, &g);
         rig_close(&g);
     }
 }

@@ -496,26 +496,14 @@ void race_touch(warp *w, int l, gpu_shadow *s, uint64_t at, unsigned bytes, int 
     touch_bytes(w, s, me, at, bytes, touch);
 }
 
-static bool read_word(warp *w, gpu_shadow *s, uint64_t word, record me)
-{
-    cell *c = &s->word[word];
-    if (c->write.split) return touch_parts(w, s, me, word * 4, word * 4 + 4, TOUCH_READ);
-    return touch_cell(w, me.thread % LANES, s, c, me, TOUCH_READ);
-}
-
 void race_touch_lanes(warp *w, uint32_t mask, gpu_shadow *s, const uint64_t at[LANES], unsigned bytes, int touch)
 {
     const record first = me_of(w, 0, touch);
-    const bool reads_words = !(touch & TOUCH_WRITE) && bytes % 4 == 0;
     for (uint32_t m = mask; m; m &= m - 1) __builtin_prefetch(&s->word[at[__builtin_ctz(m)] / 4], 1);
     for (uint32_t m = mask; m; m &= m - 1) {
         const int l = __builtin_ctz(m);
         /* As a whole: a part that is written just before makes the processor wait. */
         const record me = {.half = {first.half[0], first.half[1] + ((uint64_t)l << 32)}};
-        bool ok = true;
-        if (reads_words)
-            for (unsigned i = 0; ok && i < bytes / 4; i++) ok = read_word(w, s, at[l] / 4 + i, me);
-        else ok = touch_bytes(w, s, me, at[l], bytes, touch);
-        if (!ok) return;
+        if (!touch_bytes(w, s, me, at[l], bytes, touch)) return;
     }
 }
