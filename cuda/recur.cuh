@@ -95,12 +95,12 @@ template <int ROWS, bool ALONE> __device__ __forceinline__ void recur_state_get(
 template <int ROWS> __device__ __forceinline__ void recur_of_head(const recur_seq &s, int64_t c, float4 *token)
 {
     const int64_t head = (int64_t)((uint32_t)c / (uint32_t)s.width), key_head = recur_key_head(&s, head);
-    const int64_t at = recur_place(s.dim, ROWS, 0, c), first = -s.taken;
+    const int64_t at = recur_place(s.dim, ROWS, 0, c), first = -s.slot.taken;
     float state[ROWS], seen = 0;
     recur_ahead<ROWS> ahead;
-    recur_state_get<ROWS, false>(state, s.was ? s.was + at : NULL, LANES);
-    if (!recur_is_sure(&s, first)) recur_state_put<ROWS, false>(state, s.kept + at, LANES);
-    if (first == s.n) return;
+    recur_state_get<ROWS, false>(state, s.slot.was ? s.slot.was + at : NULL, LANES);
+    if (!recur_is_sure(&s, first)) recur_state_put<ROWS, false>(state, s.slot.kept + at, LANES);
+    if (first == s.slot.n) return;
     ahead.take(s, first, c, head, key_head);
     __syncwarp(); /* those of the sequence before have been read */
     ahead.put(s, token, token + ROWS);
@@ -108,17 +108,17 @@ template <int ROWS> __device__ __forceinline__ void recur_of_head(const recur_se
     if (s.delta)
 #pragma unroll
         for (int r = 0; r < ROWS; r++) seen = fmaf(state[r], token[ROWS + r].w, seen);
-    for (int64_t i = first; i < s.n; i++) {
+    for (int64_t i = first; i < s.slot.n; i++) {
         float4 *now = token + (i - first) % 2 * ROWS, *next = token + (i + 1 - first) % 2 * ROWS;
         const float u = ahead.strength * (s.delta ? ahead.v - seen : ahead.v);
-        if (i + 1 < s.n) ahead.take(s, i + 1, c, head, key_head);
+        if (i + 1 < s.slot.n) ahead.take(s, i + 1, c, head, key_head);
         __syncwarp();
-        if (i + 1 < s.n) ahead.put(s, next, now);
+        if (i + 1 < s.slot.n) ahead.put(s, next, now);
         __syncwarp();
         const float y = s.delta ? recur_sweep<ROWS, true>(now, u, state, &seen)
                                 : recur_sweep<ROWS, false>(now, u, state, &seen);
         if (i >= 0) s.y[i * s.dim + c] = y;
-        if (recur_is_sure(&s, i) && !recur_is_sure(&s, i + 1)) recur_state_put<ROWS, false>(state, s.kept + at, LANES);
+        if (recur_is_sure(&s, i) && !recur_is_sure(&s, i + 1)) recur_state_put<ROWS, false>(state, s.slot.kept + at, LANES);
     }
 }
 
@@ -130,9 +130,9 @@ template <int ROWS> __device__ __forceinline__ void recur_alone(const recur_seq 
     const float *rate = s.rate + head * s.rates;
     const bool one = ROWS > RECUR_ALONE_ROWS || recur_has_one(&s);
     float state[ROWS];
-    recur_state_get<ROWS, true>(state, s.was ? s.was + at : NULL, next);
-    if (!recur_is_sure(&s, -s.taken)) recur_state_put<ROWS, true>(state, s.kept + at, next);
-    for (int64_t i = -s.taken; i < s.n; i++) {
+    recur_state_get<ROWS, true>(state, s.slot.was ? s.slot.was + at : NULL, next);
+    if (!recur_is_sure(&s, -s.slot.taken)) recur_state_put<ROWS, true>(state, s.slot.kept + at, next);
+    for (int64_t i = -s.slot.taken; i < s.slot.n; i++) {
         const float *q = recur_query_at(&s, i, key_head), *k = q + ROWS, *by = recur_step(&s, i, head);
         const float v = recur_values(&s, i)[c];
         float decay = fm_exp(recur_exponent(&s, rate, by, 0)), seen = 0, y = 0;
@@ -151,7 +151,7 @@ template <int ROWS> __device__ __forceinline__ void recur_alone(const recur_seq 
             y = fmaf(state[r], q[r], y);
         }
         if (i >= 0) s.y[i * s.dim + c] = y;
-        if (recur_is_sure(&s, i) && !recur_is_sure(&s, i + 1)) recur_state_put<ROWS, true>(state, s.kept + at, next);
+        if (recur_is_sure(&s, i) && !recur_is_sure(&s, i + 1)) recur_state_put<ROWS, true>(state, s.slot.kept + at, next);
     }
 }
 
@@ -163,7 +163,7 @@ template <int ROWS, bool ALONE> __device__ __forceinline__ void recur(const recu
     for (int seq = (int)blockIdx.y; seq < a.st->n_seq; seq += (int)gridDim.y) {
         recur_seq s = a.s;
         recur_seq_at(&s, a.st, &a.slots, seq);
-        if (s.apart) {
+        if (s.slot.apart) {
             int64_t first, last;
             run_share(s.apart_floats, 1, worker, workers, &first, &last);
             recur_keep_apart(&s, first, last);
@@ -174,11 +174,11 @@ template <int ROWS, bool ALONE> __device__ __forceinline__ void recur(const recu
 }
 
 #define RECUR_KERNELS(rows)                                                                                            \
-    extern "C" __global__ void __launch_bounds__(RECUR_COLUMNS) cuda_recur_##rows(const __grid_constant__ recur_args a) \
+    extern "C" __global__ void __launch_bounds__(RECUR_COLUMNS, 1) cuda_recur_##rows(const __grid_constant__ recur_args a) \
     {                                                                                                                  \
         recur<rows, false>(a);                                                                                         \
     }                                                                                                                  \
-    extern "C" __global__ void __launch_bounds__(RECUR_COLUMNS) cuda_recur_alone_##rows(const __grid_constant__ recur_args a) \
+    extern "C" __global__ void __launch_bounds__(RECUR_COLUMNS, 1) cuda_recur_alone_##rows(const __grid_constant__ recur_args a) \
     {                                                                                                                  \
         recur<rows, true>(a);                                                                                          \
     }

@@ -79,27 +79,27 @@ INLINE void recur_fetch(const recur_seq *s, int64_t i, int64_t c, const int bloc
 INLINE void recur_of_head(const recur_seq *s, int64_t c, const int blocks)
 {
     const int64_t head = c / s->width;
-    const float *was = s->was ? s->was + c * s->rows : NULL;
-    float *kept = s->kept + c * s->rows, guess[RECUR_BLOCKS * LANES * RECUR_ROWS_MAX];
+    const float *was = s->slot.was ? s->slot.was + c * s->rows : NULL;
+    float *kept = s->slot.kept + c * s->rows, guess[RECUR_BLOCKS * LANES * RECUR_ROWS_MAX];
     recur_token token[2];
     recur_sums sums;
-    const int64_t first = -s->taken;
+    const int64_t first = -s->slot.taken;
     const float *from = was;
-    if (first == s->n) return;
+    if (first == s->slot.n) return;
     recur_token_of(s, first, head, &token[0]);
     UNROLLED (b, blocks) sums.seen[b] = v16_zero();
     for (int64_t r = 0; r < s->rows && s->delta && was; r++)
         UNROLLED (b, blocks)
             sums.seen[b] = v16_fma(v16_load(was + b * LANES * s->rows + r * LANES), v16_all(token[0].decayed[r]),
                                    sums.seen[b]);
-    for (int64_t i = first; i < s->n; i++) {
+    for (int64_t i = first; i < s->slot.n; i++) {
         const recur_token *t = &token[(i - first) % 2];
         recur_token *next = &token[(i + 1 - first) % 2];
-        const bool more = s->delta && i + 1 < s->n;
+        const bool more = s->delta && i + 1 < s->slot.n;
         const v16 strength = v16_all(t->strength);
         float *to = recur_is_sure(s, i) ? kept : guess;
-        if (i + 1 < s->n) recur_token_of(s, i + 1, head, next);
-        if (i + RECUR_AHEAD < s->n) recur_fetch(s, i + RECUR_AHEAD, c, blocks);
+        if (i + 1 < s->slot.n) recur_token_of(s, i + 1, head, next);
+        if (i + RECUR_AHEAD < s->slot.n) recur_fetch(s, i + RECUR_AHEAD, c, blocks);
         UNROLLED (b, blocks) {
             const v16 v = v16_load(recur_values(s, i) + c + b * LANES);
             sums.u[b] = v16_mul(strength, s->delta ? v16_sub(v, sums.seen[b]) : v);
@@ -136,9 +136,9 @@ INLINE recur_row recur_row_of(const recur_seq *s, int64_t i, int64_t c, int n, i
 /* n columns from c on; any heads. */
 static void recur_of_heads(const recur_seq *s, int64_t c, int n)
 {
-    float *kept = s->kept + c * s->rows, guess[LANES * RECUR_ROWS_MAX];
-    const float *from = s->was ? s->was + c * s->rows : NULL;
-    for (int64_t i = -s->taken; i < s->n; i++) {
+    float *kept = s->slot.kept + c * s->rows, guess[LANES * RECUR_ROWS_MAX];
+    const float *from = s->slot.was ? s->slot.was + c * s->rows : NULL;
+    for (int64_t i = -s->slot.taken; i < s->slot.n; i++) {
         float strength[LANES] = {0}, *to = recur_is_sure(s, i) ? kept : guess;
         for (int l = 0; l < n; l++) strength[l] = recur_strength(s, recur_step(s, i, (c + l) / s->width));
         v16 v = v16_load_part(recur_values(s, i) + c, n), seen = v16_zero(), y = v16_zero();

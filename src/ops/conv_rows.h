@@ -1,41 +1,26 @@
 /* conv_rows.h - the body of CONV: which columns a worker takes, and which rows taps read: those of the step, before
  * them those of the slot, zeros before position 0. A slot has the last taps - 1 rows, the oldest first, then those that
- * it keeps apart (step.slot_apart). The caller passes in how columns of one row are computed: the definition, or the
- * same on vectors.
- *
- * Another op with a slot does the same with its state: it goes on from the state by the slot_taken rows, of operands as
- * they were kept, then by the rows of the step; the state that it writes is the one before the last slot_apart of all
- * these, whose operands it keeps. The rows that were taken give no results again. */
+ * it keeps apart (slot_seq.h). The caller passes in how columns of one row are computed: the definition, or the
+ * same on vectors. */
 #pragma once
-#include "ops/run.h"
+#include "ops/slot_seq.h"
 
 #include <string.h>
 
 /* A sequence of a step. */
 typedef struct conv_seq {
-    const float *x;         /* [n, dim] its rows in the step */
-    float *y;               /* [n, dim] */
-    const float *was;       /* [past, dim] the slot that it reads; NULL: it begins */
-    float *kept;            /* [past, dim] the slot that it writes */
-    const float *was_apart; /* [taken, dim] rows after those of `was` */
-    float *kept_apart;      /* [apart, dim] */
-    int64_t n, dim, past, taken, apart;
+    const float *x; /* [n, dim] its rows in the step */
+    float *y;       /* [n, dim] */
+    slot_seq slot;  /* states [past, dim], rows of dim floats apart */
+    int64_t dim, past;
 } conv_seq;
 
 /* From x and y of the step's row 0, which s has beside dim and past, those of a sequence, and what its slots have. */
 static inline void conv_seq_at(conv_seq *s, const step *st, const slot_store *slots, int32_t seq)
 {
-    const int64_t row = st->tok.seq_row[seq];
-    s->n = st->tok.seq_row[seq + 1] - row;
-    const bool begins = st->tok.seq_len[seq] == s->n;
-    s->x += row * s->dim;
-    s->y += row * s->dim;
-    s->was = begins ? NULL : slot_at(slots, st->slot_read[seq]);
-    s->kept = slot_at(slots, st->slot_write[seq]);
-    s->was_apart = begins ? NULL : slot_row(slots, st->slot_read[seq], 0, s->dim);
-    s->kept_apart = slot_row(slots, st->slot_write[seq], 0, s->dim);
-    s->taken = begins ? 0 : step_taken(st, seq);
-    s->apart = step_apart(st, seq);
+    s->slot = slot_seq_of(st, slots, seq, s->dim);
+    s->x += s->slot.row * s->dim;
+    s->y += s->slot.row * s->dim;
 }
 
 static inline conv_seq conv_seq_of(const run *r, const op *o, int32_t seq)
@@ -52,17 +37,18 @@ static inline conv_seq conv_seq_of(const run *r, const op *o, int32_t seq)
 static inline const float *conv_row(const conv_seq *s, int64_t at)
 {
     if (at >= 0) return s->x + at * s->dim;
-    if (!s->was) return NULL;
-    at += s->taken;
-    return at >= 0 ? s->was_apart + at * s->dim : s->was + (s->past + at) * s->dim;
+    if (!s->slot.was) return NULL;
+    at += s->slot.taken;
+    return at >= 0 ? s->slot.was_apart + at * s->dim : s->slot.was + (s->past + at) * s->dim;
 }
 
 /* Writes columns from … to - 1 of the slot. */
 static inline void conv_keep(const conv_seq *s, int64_t from, int64_t to)
 {
-    for (int64_t i = 0; i < s->past + s->apart; i++) {
-        const float *row = conv_row(s, s->n - s->apart - s->past + i);
-        float *kept = (i < s->past ? s->kept + i * s->dim : s->kept_apart + (i - s->past) * s->dim) + from;
+    const slot_seq *to_slot = &s->slot;
+    for (int64_t i = 0; i < s->past + to_slot->apart; i++) {
+        const float *row = conv_row(s, s->slot.n - to_slot->apart - s->past + i);
+        float *kept = (i < s->past ? to_slot->kept + i * s->dim : to_slot->kept_apart + (i - s->past) * s->dim) + from;
         if (row) memcpy(kept, row + from, (size_t)(to - from) * sizeof *kept);
         else memset(kept, 0, (size_t)(to - from) * sizeof *kept);
     }
@@ -81,7 +67,7 @@ __attribute__((always_inline)) static inline void conv_rows(const run *r, const 
     run_share(arg_dim(r, o->out), LANES, worker, workers, &from, &to);
     for (int32_t k = 0; k < r->st->n_seq; k++) {
         const conv_seq s = conv_seq_of(r, o, k);
-        for (int64_t i = 0; i < s.n; i++) columns(&s, w, bias, i, from, to);
+        for (int64_t i = 0; i < s.slot.n; i++) columns(&s, w, bias, i, from, to);
         conv_keep(&s, from, to);
     }
 }

@@ -48,14 +48,14 @@ GPU_CODE void def_recur(const run *r, const op *o, int worker, int workers)
         const recur_seq s = recur_seq_of(r, o, k);
         for (int64_t c = from; c < to; c++) {
             const int64_t at = recur_place(s.dim, s.rows, 0, c), next = recur_together(s.dim, c);
-            const column kept = {s.kept + at, next}, was = {s.was ? (float *)s.was + at : NULL, next};
+            const column kept = {s.slot.kept + at, next}, was = {s.slot.was ? (float *)s.slot.was + at : NULL, next};
             column now = was;
-            for (int64_t i = -s.taken; i < s.n; i++) {
+            for (int64_t i = -s.slot.taken; i < s.slot.n; i++) {
                 const column then = recur_is_sure(&s, i) ? kept : (column){guess, 1};
                 token(&s, i, c, now, then);
                 now = then;
             }
-            for (int64_t j = 0; j < s.rows && !recur_is_sure(&s, -s.taken); j++)
+            for (int64_t j = 0; j < s.rows && !recur_is_sure(&s, -s.slot.taken); j++)
                 kept.at[j * next] = was.at ? was.at[j * next] : 0;
         }
         run_share(s.apart_floats, 1, worker, workers, &first, &last);

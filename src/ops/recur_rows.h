@@ -1,14 +1,13 @@
 /* recur_rows.h - what RECUR works on: its operands of a sequence, and where the numbers of its slot lie.
  *
- * Of the rows of a step the last ones may be guesses (step.slot_apart): they go on from a copy of the state, and the
- * slot gets the state before them and, behind it, their operands: values, keys, steps. The next step first goes on by
- * those of them that hold, which are its rows -taken … -1 and give no results.
+ * Rows that are guesses (slot_seq.h) go on from a copy of the state; the slot keeps their values, keys and steps. Those
+ * that hold are rows -taken … -1 of the next step.
  *
  * A slot holds a state of `rows` numbers for each column. Sixteen columns lie together, row after row, the last ones
  * closer if they are fewer: so a worker reads what it needs from one end to the other, and no two rows of it compete
  * for a line of the cache. */
 #pragma once
-#include "ops/run.h"
+#include "ops/slot_seq.h"
 
 #include <string.h>
 
@@ -18,17 +17,14 @@ typedef struct recur_seq {
     const float *keys; /* [n, key_heads, 2, rows]: a query, then a key */
     const float
         *step; /* [n, heads, per_head]: steps, then the strength if it is a number of its own; NULL: steps of 1 */
-    const float *rate;      /* [heads, rates] */
-    float *y;               /* [n, heads, width] */
-    const float *was;       /* the slot that it reads; NULL: it begins */
-    float *kept;            /* the slot that it writes */
-    const float *was_apart; /* [taken, apart_floats] */
-    float *kept_apart;      /* [apart, apart_floats]: values, keys, steps of a row */
-    int64_t taken, apart, apart_floats;
-    int64_t n, dim, rows, width, key_heads, per_key; /* value heads of a key head */
-    int64_t all_keys, all_steps;                     /* floats of a row in keys and in step */
-    int64_t per_head, steps, rates;                  /* steps: 0, 1 or rows; rates: 1 or rows */
-    int64_t head0;                                   /* value heads before the first one here */
+    const float *rate; /* [heads, rates] */
+    float *y;          /* [n, heads, width] */
+    slot_seq slot;
+    int64_t apart_floats;                         /* of a row that is kept apart: values, keys, steps */
+    int64_t dim, rows, width, key_heads, per_key; /* value heads of a key head */
+    int64_t all_keys, all_steps;                  /* floats of a row in keys and in step */
+    int64_t per_head, steps, rates;               /* steps: 0, 1 or rows; rates: 1 or rows */
+    int64_t head0;                                /* value heads before the first one here */
     int strength;
     bool delta, tiled;
 } recur_seq;
@@ -60,19 +56,12 @@ static inline recur_seq recur_shape_of(const program *p, const op *o)
 /* From the operands of the step's row 0, which s has, those of a sequence. */
 static inline void recur_seq_at(recur_seq *s, const step *st, const slot_store *slots, int32_t seq)
 {
-    const int64_t row = st->tok.seq_row[seq];
-    s->n = st->tok.seq_row[seq + 1] - row;
-    const bool begins = st->tok.seq_len[seq] == s->n;
+    s->slot = slot_seq_of(st, slots, seq, s->apart_floats);
+    const int64_t row = s->slot.row;
     s->v += row * s->dim;
     s->keys += row * s->all_keys;
     if (s->step) s->step += row * s->all_steps;
     s->y += row * s->dim;
-    s->was = begins ? NULL : slot_at(slots, st->slot_read[seq]);
-    s->kept = slot_at(slots, st->slot_write[seq]);
-    s->taken = begins ? 0 : step_taken(st, seq);
-    s->apart = step_apart(st, seq);
-    s->was_apart = begins ? NULL : slot_row(slots, st->slot_read[seq], 0, s->apart_floats);
-    s->kept_apart = slot_row(slots, st->slot_write[seq], 0, s->apart_floats);
 }
 
 static inline recur_seq recur_seq_of(const run *r, const op *o, int32_t seq)
@@ -101,7 +90,7 @@ static inline int64_t recur_place(int64_t dim, int64_t rows, int64_t r, int64_t 
 /* The values of row i of the sequence, -taken … n - 1. */
 static inline const float *recur_values(const recur_seq *s, int64_t i)
 {
-    return i < 0 ? s->was_apart + (s->taken + i) * s->apart_floats : s->v + i * s->dim;
+    return i < 0 ? s->slot.was_apart + (s->slot.taken + i) * s->apart_floats : s->v + i * s->dim;
 }
 
 /* The key head of a value head; the query of a key head in row i, which its key follows; the query of a value head. */
@@ -128,17 +117,17 @@ static inline const float *recur_step(const recur_seq *s, int64_t i, int64_t hea
 }
 
 /* Whether the state after row i is the slot's, not that of a guess. */
-static inline bool recur_is_sure(const recur_seq *s, int64_t i) { return i < s->n - s->apart; }
+static inline bool recur_is_sure(const recur_seq *s, int64_t i) { return i < s->slot.n - s->slot.apart; }
 
 /* Keeps numbers from … to - 1 of the operands of rows that are kept apart. */
 static inline void recur_keep_apart(const recur_seq *s, int64_t from, int64_t to)
 {
     const int64_t keys = s->dim + s->all_keys;
-    for (int64_t k = 0; k < s->apart; k++) {
-        const int64_t i = s->n - s->apart + k;
+    for (int64_t k = 0; k < s->slot.apart; k++) {
+        const int64_t i = s->slot.n - s->slot.apart + k;
         const float *v = recur_values(s, i), *q = i < 0 ? v + s->dim : s->keys + i * (keys - s->dim);
         const float *by = i < 0 ? v + keys : s->step + i * (s->apart_floats - keys);
-        float *kept = s->kept_apart + k * s->apart_floats;
+        float *kept = s->slot.kept_apart + k * s->apart_floats;
         for (int64_t j = from; j < to; j++) kept[j] = j < s->dim ? v[j] : j < keys ? q[j - s->dim] : by[j - keys];
     }
 }
@@ -158,9 +147,9 @@ static inline float recur_exponent(const recur_seq *s, const float *rate, const 
 /* A step without sure rows of the sequence passes on its columns from … to - 1; `from` is a multiple of LANES. */
 static inline void recur_pass_on(const recur_seq *s, int64_t from, int64_t to)
 {
-    float *kept = s->kept + from * s->rows;
+    float *kept = s->slot.kept + from * s->rows;
     const size_t bytes = (size_t)((to - from) * s->rows) * sizeof *kept;
-    if (recur_is_sure(s, -s->taken) || to <= from) return;
-    if (s->was) memcpy(kept, s->was + from * s->rows, bytes);
+    if (recur_is_sure(s, -s->slot.taken) || to <= from) return;
+    if (s->slot.was) memcpy(kept, s->slot.was + from * s->rows, bytes);
     else memset(kept, 0, bytes);
 }
