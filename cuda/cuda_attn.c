@@ -66,11 +66,10 @@ int cuda_attn_start(cuda_device *d, const cuda_segment *s, const step *st, const
     const int bias = o->u.attn.bias;
     const bool places = bias == BIAS_PLACES;
     const float *biases = cuda_at(d, s, o->in[ATTN_BIAS]), *sinks = cuda_at(d, s, o->in[ATTN_SINKS]);
-    const ref any = o->in[ATTN_OWN_PLACES] ? o->in[ATTN_OWN_PLACES] : o->in[ATTN_KEY_PLACES];
     cuda_grid grid;
     attn_args a = {.st = cuda_step_at(s),
                    .q = cuda_at(d, s, o->in[ATTN_Q]),
-                   .slopes = bias == BIAS_ALIBI || bias == BIAS_ALIBI_BF16 ? biases : NULL,
+                   .slopes = attn_has_slopes(o) ? biases : NULL,
                    .buckets = bias == BIAS_BUCKETS ? biases : NULL,
                    .own_places = places ? biases : NULL,
                    .key_places = places ? sinks : NULL,
@@ -86,7 +85,7 @@ int cuda_attn_start(cuda_device *d, const cuda_segment *s, const step *st, const
                    .axis = p->tensors[o->out].axis,
                    .key_axis = p->states[o->state].axis,
                    .reach = o->in[ATTN_TABLE] ? (int)(tensor_count(&p->tensors[o->in[ATTN_TABLE]]) / 2) : 0,
-                   .places = places ? (int)(tensor_count(&p->tensors[any]) / o->u.attn.heads) : 0,
+                   .places = places ? attn_places_of(p, o) : 0,
                    .per_kv = attn_per_kv(o, kv->heads)};
     const cu_function attend = kernel_of(d, kv);
     *done = attend && choose_shape(d, o, st->n[a.axis], &a.shape, &grid);

@@ -17,6 +17,17 @@ typedef struct attn_mask {
     int row0; /* the row at hand less its position: row row0 + p is the key at position p */
 } attn_mask;
 
+/* Whether ATTN has slopes of heads as its biases; the places of a distance that rows or keys have vectors for. */
+static inline bool attn_has_slopes(const op *o)
+{
+    return o->u.attn.bias == BIAS_ALIBI || o->u.attn.bias == BIAS_ALIBI_BF16;
+}
+static inline int attn_places_of(const program *p, const op *o)
+{
+    const ref any = o->in[ATTN_OWN_PLACES] ? o->in[ATTN_OWN_PLACES] : o->in[ATTN_KEY_PLACES];
+    return (int)(tensor_count(&p->tensors[any]) / o->u.attn.heads);
+}
+
 /* Query heads of one key/value head, of `kv_heads` in the state. */
 static inline int attn_per_kv(const op *o, int kv_heads)
 {

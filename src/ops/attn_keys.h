@@ -21,10 +21,9 @@ static inline attn_mask attn_mask_of(const run *r, const op *o)
     }
     if (o->u.attn.bias == BIAS_BUCKETS) s.values = arg_at(r, o->in[ATTN_BIAS]);
     if (o->u.attn.bias == BIAS_PLACES) {
-        const ref any = o->in[ATTN_OWN_PLACES] ? o->in[ATTN_OWN_PLACES] : o->in[ATTN_KEY_PLACES];
         s.own_places = arg_at(r, o->in[ATTN_OWN_PLACES]);
         s.key_places = arg_at(r, o->in[ATTN_KEY_PLACES]);
-        s.places = (int)(arg_dim(r, any) / o->u.attn.heads);
+        s.places = attn_places_of(r->p, o);
     }
     return s;
 }
@@ -32,7 +31,7 @@ static inline attn_mask attn_mask_of(const run *r, const op *o)
 /* Slopes and sinks of the heads; NULL: none. */
 static inline const float *attn_slopes(const run *r, const op *o)
 {
-    return o->u.attn.bias == BIAS_ALIBI || o->u.attn.bias == BIAS_ALIBI_BF16 ? arg_at(r, o->in[ATTN_BIAS]) : NULL;
+    return attn_has_slopes(o) ? arg_at(r, o->in[ATTN_BIAS]) : NULL;
 }
 static inline const float *attn_sinks(const run *r, const op *o)
 {
