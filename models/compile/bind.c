@@ -548,18 +548,22 @@ static int add_weight(binder *b, const bind_want *w, const found *f, const weigh
     return *out ? OK : e ? e->code : ERR_MEMORY;
 }
 
+/* Whether the weight is held as it is stored, so that an op may have a part of what it is. */
+static bool is_as_stored(const found *f, dtype want)
+{
+    return want == DTYPE_NONE && !f->how.transpose && !recipe_changes(&f->how);
+}
+
 /* The factor that products can be multiplied by instead of the weights, so that blocks stay what they are; 0: there is
  * none, or the weights take it. */
 static int find_output_scale(binder *b, const bind_want *w, const found *f, dtype want, float *out, err *e)
 {
     found bias;
-    const recipe *how = &f->how;
     const bool alone = w->output_scale && f->n == 1;
     const ckpt_entry *scale = alone ? scale_of(b, f) : NULL;
-    bool plain = !how->transpose && !recipe_changes(how);
     *out = 0;
-    if (!(scale || (alone && stored_factor(f->entry) != 1)) || (scale && scale->bytes > sizeof(float)) ||
-        want != DTYPE_NONE || w->parts || !plain || !panel_format_of(f->entry->type))
+    if (!(scale || (alone && stored_factor(f->entry) != 1)) || (scale && scale->bytes > sizeof(float)) || w->parts ||
+        !is_as_stored(f, want) || !panel_format_of(f->entry->type))
         return OK;
     int rc = find_slot(b, w->slot, w->layer, true, &bias, e); /* is added by the product */
     return rc || bias.entry ? rc : factor_of(b, f, 0, 1, out, e);
@@ -579,12 +583,9 @@ static int add_constant(binder *b, const bind_want *w, const found *f, const cha
 static int find_factors(binder *b, const bind_want *w, const found *f, dtype want, ref *out, err *e)
 {
     found bias;
-    const recipe *how = &f->how;
     const int64_t per_entry = matrices(w, f);
     *out = 0;
-    if (!w->output_scale || !w->parts || want != DTYPE_NONE || how->transpose || recipe_changes(how) ||
-        !panel_format_of(f->entry->type))
-        return OK;
+    if (!w->output_scale || !w->parts || !is_as_stored(f, want) || !panel_format_of(f->entry->type)) return OK;
     int rc = find_slot(b, w->slot, w->layer, true, &bias, e); /* is added by the product */
     float *factor = arena_array(&b->prog->mem, (size_t)w->parts, sizeof *factor);
     if (rc || bias.entry) return rc;
@@ -605,11 +606,9 @@ static int find_factors(binder *b, const bind_want *w, const found *f, dtype wan
  * one. 0: they stay as they lie. */
 static int find_order(binder *b, const bind_want *w, const found *f, dtype want, ref *out, err *e)
 {
-    const recipe *how = &f->how;
     const stored_matrix *sorted = f->entry->stored ? f->entry->stored->sorted : NULL;
     *out = 0;
-    if (!sorted || !w->order || f->n != 1 || want != DTYPE_NONE || w->parts || how->transpose || recipe_changes(how))
-        return OK;
+    if (!sorted || !w->order || f->n != 1 || w->parts || !is_as_stored(f, want)) return OK;
     const size_t n = (size_t)sorted->cols;
     float *from = arena_array(&b->prog->mem, n, sizeof *from);
     if (!from) return err_memory(e, "tensors");

@@ -279,14 +279,17 @@ static dtype type_of_ints(const stored_matrix *s)
     return !wide ? DTYPE_F32 : s->bits == 8 ? DTYPE_Q8_Z128 : s->bits == 3 ? DTYPE_Q3_Z128 : DTYPE_Q2_Z128;
 }
 
-/* Whether all groups of columns are as wide as their scales say. */
-static bool groups_are_even(const finding *f, int32_t *filled)
+/* The columns of one group after the other, into `from`; false: not all groups are as wide as their scales say.
+ * filled[group]: 0. */
+static bool columns_by_group(const finding *f, int32_t *filled, int32_t *from)
 {
-    bool even = f->s.cols == f->s.groups * f->s.scale.cols;
-    for (int64_t k = 0; k < f->s.cols && even; k++) {
+    const int64_t each = f->s.scale.cols;
+    bool even = f->s.cols == f->s.groups * each;
+    for (int32_t k = 0; k < f->s.cols && even; k++) {
         int32_t group;
-        memcpy(&group, f->s.order + 4 * k, 4);
-        even = filled[group]++ < f->s.scale.cols;
+        memcpy(&group, f->s.order + 4 * (int64_t)k, 4);
+        even = filled[group] < each;
+        if (even) from[group * each + filled[group]++] = k;
     }
     return even;
 }
@@ -294,18 +297,11 @@ static bool groups_are_even(const finding *f, int32_t *filled)
 /* f->s.sorted: the matrix in blocks of `type`, its columns by group. */
 static int sort_columns(finding *f, dtype type)
 {
-    const int64_t each = f->s.scale.cols;
     stored_matrix *sorted = twin_of(f, type);
     int32_t *from = ckpt_memory(f->c, (uint64_t)f->s.cols * sizeof *from),
             *filled = mem_zero((size_t)f->s.groups, sizeof *filled);
     if (!sorted || !from || !filled) return mem_free(filled), err_memory(f->e, ckpt_path(f->c));
-    if (groups_are_even(f, filled)) {
-        memset(filled, 0, (size_t)f->s.groups * sizeof *filled);
-        for (int32_t k = 0; k < f->s.cols; k++) {
-            int32_t group;
-            memcpy(&group, f->s.order + 4 * (int64_t)k, 4);
-            from[group * each + filled[group]++] = k;
-        }
+    if (columns_by_group(f, filled, from)) {
         sorted->order = NULL;
         sorted->from = from;
         f->s.sorted = sorted;
