@@ -22,7 +22,8 @@ typedef struct model_options {
     const char *weights;    /* type name to hold weights in, NULL = as in the file */
     weight_policy *policy;  /* instead: a type for each weight; or NULL */
     const char *act;        /* inputs of quantized weights: "f32", or "q8" = NULL */
-    bool written;           /* the weights are for a file: with act "f32" no op has a part of what they are */
+    bool written; /* the weights are for an export: with act "f32" they hold every factor and the model's order
+                             * of columns, and no op applies these */
     const char *pooling, *normalize; /* "cls", "mean", "last"; "on", "off"; NULL: as the model's files say */
     const char *ignored_keys; /* keys of the configuration that no spec has to read, commas between them; or NULL */
     int ctx; /* positions to serve; 0 = the spec's, else the model's maximum (at most 8192 unless asked for) */

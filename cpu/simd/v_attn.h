@@ -168,7 +168,7 @@ typedef struct attn_tile {
     attn_soft t; /* of the lines from l0 on */
 } attn_tile;
 
-/* What is added to the scores of keys a … b - 1 of the tile by a table of distances, for head `head` of row `row`. */
+/* The biases by distance (BIAS_BUCKETS, BIAS_PLACES) of keys a … b - 1 of the tile, for one head of one row. */
 static void biases_by_distance(const attn_job *j, const attn_tile *k, int row, int head, int a, int b, float *added)
 {
     attn_mask mask = j->plan.mask;

@@ -9,7 +9,7 @@ typedef struct build_options {
     weight_policy *policy; /* types to hold matrices in; NULL: as in the file */
     int ctx;               /* positions that tables are made for */
     bool act_f32;          /* products are of floats: the factor beside a matrix goes into its values */
-    bool written;          /* the weights are for a file: their columns are in the order of the model */
+    bool written;          /* the weights are for an export: columns stay in the model's order */
 } build_options;
 
 /* All layers, with every tensor bound and checked. Tensors of the checkpoint that nothing uses are errors. */

@@ -9,7 +9,8 @@ const char *buckets_check(int n, int farthest, bool both_ways);
  * the buckets; else they count as distance 0. In float32, as models are trained. */
 int bucket_of(int distance, int n, int farthest, bool both_ways);
 
-/* The same idea with a sign (DeBERTa v2): distances up to n / 2 are themselves, larger ones grow by their logarithm,
- * `farthest` - 1 to about n. log_places_check: what is wrong with the numbers, or NULL. */
+/* Signed logarithmic distances (DeBERTa v2). A distance up to n / 2 stays as it is; a larger one is mapped by its
+ * logarithm, so that `farthest` - 1 becomes about n. log_places_check returns why n and `farthest` do not fit, or
+ * NULL. */
 const char *log_places_check(int n, int farthest);
 int log_place_of(int distance, int n, int farthest);

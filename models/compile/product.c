@@ -5,7 +5,7 @@
 
 static bool is_vector(const ckpt_entry *t, int64_t n) { return !t || (t->dims.rank == 1 && t->dims.dim[0] == n); }
 
-/* What is wrong with an operand, or NULL. Blocks are read from the first of a row on. */
+/* Why a tensor cannot be an operand of a product, or NULL. Its rows must begin at a block of their type. */
 static const char *operand_mistake(const ckpt_entry *t, int rank)
 {
     if (!t) return NULL;

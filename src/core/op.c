@@ -155,7 +155,7 @@ static const char *check_distances(const tensor *table, int64_t n)
     return NULL;
 }
 
-/* Keys are rows of the step, of which each sees all of its sequence. */
+/* The keys of ATTN are the rows of this step, and each row sees all keys of its sequence. */
 static const char *check_places(shapes t)
 {
     const int64_t heads = t.o->u.attn.heads;

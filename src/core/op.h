@@ -132,8 +132,8 @@ enum { ROPE_HALVES, ROPE_NEIGHBOURS, ROPE_STYLE_COUNT };
  * summand belongs to a pair of rows, no other op can add it). */
 enum { BIAS_NONE, BIAS_ALIBI, BIAS_ALIBI_BF16, BIAS_BUCKETS, BIAS_PLACES, BIAS_COUNT };
 /* in[] of ATTN, 0 = none. Bias: slopes [heads] or values [buckets * heads]; sinks [heads]: a logit without a value;
- * table [2 * reach + 1]. With places instead of bias and sinks activations [heads * places]: what a row has as a query,
- * and what it has as a key; one of the two may be missing. */
+ * table [2 * reach + 1]. BIAS_PLACES has two activations [heads * places] in place of bias and sinks: values of a row
+ * as a query, values of a row as a key; one of them may be 0. */
 enum { ATTN_Q, ATTN_BIAS, ATTN_SINKS, ATTN_TABLE, ATTN_OWN_PLACES = ATTN_BIAS, ATTN_KEY_PLACES = ATTN_SINKS };
 enum { AHEAD_ALL = INT32_MAX };
 /* How logits of experts become scores: X(id, spec name). SOFTMAX, SIGMOID: over all, before picking; PICKED: softmax

@@ -82,7 +82,7 @@ typedef struct weight {
     int32_t parts;      /* runs of rows that are used one by one (experts) and may lie apart; 0 = one */
     bool packed;        /* held in the packed layout (tensor/panel.h) */
     float output_scale; /* products with it are multiplied by this afterwards, by an op of its own; 0 = nothing */
-    ref factors;        /* of a stack: a constant with the same of each part, [parts, 1]; 0: there are none */
+    ref factors;        /* a constant [parts, 1]: the output_scale of each expert of a stack; 0: there are none */
     ref order;          /* its columns are those of the tensor that this constant names, and an op of its own brings
                          * what they multiply into that order; 0: as they lie */
     /* NULL, or this is a window of that weight: its row n is row
