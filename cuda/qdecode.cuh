@@ -100,9 +100,10 @@ __device__ __forceinline__ void qfill(const qdecode_args &a, qrows r, int64_t k0
         int i = at;
         for (; i < tiles; i += 32 * by, words += 32 * by * Z::row_words, scale += 32 * by * Z::blocks, part += 96 * by)
             qwords_put<K, ROWS>(scale, scale + blocks, scale + 2 * blocks, part, words);
-        for (; i < (tiles + Z::tiles - 1) / Z::tiles * Z::tiles; i += 32 * by, words += 32 * by * Z::row_words)
+        if constexpr (K::tiles == 1) /* tiles behind the last one of a stage are multiplied too: weights there are zero */
+            if (i < (tiles + Z::tiles - 1) / Z::tiles * Z::tiles)
 #pragma unroll
-            for (int j = 0; j < Z::words; j++) words[j * (Z::paired ? 2 : ROWS)] = 0; /* weights there are zero */
+                for (int j = 0; j < Z::words; j++) words[j * (Z::paired ? 2 : ROWS)] = 0;
     }
 }
 

@@ -14,6 +14,20 @@ static void every_type_by_rows(void **unused)
             if (panel_format_of((dtype)t)) check((dtype)t, list[i], NULL, 0, false);
 }
 
+/* Panels that a warp has for itself, as on a device with few processors, through several turns of its ring: there is no
+ * other warp whose barriers order what its own lanes read and copy. Rows so long that lanes go round in all loops. */
+static void a_warp_alone(void **unused)
+{
+    (void)unused;
+    static const product_size list[] = {{1, 16, 16960, 1, 1, 1}, {8, 16, 4672, 1, 1, 1}, {17, 16, 2624, 1, 1, 1}};
+    const int processors = device.kernels.processors;
+    device.kernels.processors = 0;
+    for (int t = DTYPE_Q4_0; t < DTYPE_COUNT; t++)
+        for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+            if (panel_format_of((dtype)t)) check((dtype)t, list[i], NULL, 0, false);
+    device.kernels.processors = processors;
+}
+
 /* All panels of a block at once, activations in several pieces. */
 static void large_matrices(void **unused)
 {
@@ -54,8 +68,9 @@ static void experts(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_type_by_rows), cmocka_unit_test(large_matrices),
-                                       cmocka_unit_test(heads_and_siblings), cmocka_unit_test(experts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_type_by_rows), cmocka_unit_test(a_warp_alone),
+                                       cmocka_unit_test(large_matrices), cmocka_unit_test(heads_and_siblings),
+                                       cmocka_unit_test(experts)};
     return cmocka_run_group_tests(tests, open_device, close_device);
 }
 #else
