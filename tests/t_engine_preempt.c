@@ -139,6 +139,34 @@ static void turns_are_taken(void **unused)
     engine_close(g);
 }
 
+/* Searches with as many beams as there are places, or nearly, of one owner and of several: they run one after another,
+ * and none takes another's places back and forth. */
+static void searches_fill_all_places(void **unused)
+{
+    (void)unused;
+    enum { ALL = 6 };
+    static text alone[ALL], got[ALL];
+    for (int places = 3; places < 6; places++)
+        for (int owners = 1; owners < 4; owners++) {
+            engine *g = open_engine((engine_options){.max_batch = places}, 0);
+            for (int k = 0; k < ALL; k++) {
+                text *const both[] = {&alone[k], &got[k]};
+                for (int i = 0; i < 2; i++) {
+                    make_own(both[i], 6 * k + 5, 10 + 7 * k, 20);
+                    both[i]->q.beams = k == 2 ? 1 : 2 + (k & 1);
+                    both[i]->q.owner = (uint64_t)(k % owners);
+                    both[i]->q.request = (uint64_t)k;
+                }
+                text_run_alone(open_engine((engine_options){.max_batch = 4}, 0), &alone[k]);
+                text_add(g, &got[k]);
+            }
+            text_run(g);
+            for (int k = 0; k < ALL; k++) text_same(&alone[k], &got[k]);
+            text_all_given_back(g);
+            engine_close(g);
+        }
+}
+
 /* Long texts will need pages that short ones have given back by then: all run at once, and nobody's place is taken. */
 static void short_texts_run_beside_long_ones(void **unused)
 {
@@ -200,8 +228,10 @@ static void short_prompts_overtake(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(short_of_pages), cmocka_unit_test(short_of_pages_with_slots),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(short_of_pages),
+                                       cmocka_unit_test(short_of_pages_with_slots),
                                        cmocka_unit_test(turns_are_taken),
+                                       cmocka_unit_test(searches_fill_all_places),
                                        cmocka_unit_test(short_texts_run_beside_long_ones),
                                        cmocka_unit_test(short_prompts_overtake)};
     return cmocka_run_group_tests(tests, NULL, NULL);

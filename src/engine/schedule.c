@@ -1,9 +1,9 @@
 /* schedule.c - which sessions have a place, and who gives its own up.
  *
  * Order is by priority, then by age; of those that wait, by priority, then whose owner has the fewest places, then
- * whose request has, then by age. Where all places are taken, a session whose owner (or request) has at least two
- * places fewer than another owner (or request) replaces the last session of that one: preemption. Nothing is reserved:
- * a session gets a place when pages are there for what it, and those before it, will probably hold at any time. When
+ * whose request has, then by age. Where all places are taken, a session replaces the last one of another owner (or
+ * request) that has no fewer places than its own even when that has been done: preemption. Nothing is reserved: a
+ * session gets a place when pages are there for what it, and those before it, will probably hold at any time. When
  * pages run out all the same, the last in order gives its own up. Its tokens stay, and are computed again later, to the
  * same bits. Those that wait and still have a cache (readers that are slow, those whose place was taken) give it up
  * first.
@@ -314,19 +314,26 @@ static session *next_waiting(engine *g)
     return best;
 }
 
-/* Where all places are taken: whether there are enough now for s, because others have left theirs. */
-static bool make_places(engine *g, const session *s)
+/* Whether s may have the place of `last`, which runs: not if `last` could then have its place back for the same reason,
+ * for the two would go on replacing each other. */
+static bool may_replace(const engine *g, session *s, session *last)
 {
     const running_shares *t = &g->shares;
+    const bool same = last->q.owner == s->q.owner;
+    const uint16_t *share = same ? t->request : t->owner;
+    const uint64_t of_last = same ? last->q.request : last->q.owner, of_s = same ? s->q.request : s->q.owner;
+    if (last->q.priority != s->q.priority) return last->q.priority > s->q.priority;
+    return share[of_last % SHARE_COUNTS] - beam_count(last) >= share[of_s % SHARE_COUNTS] + beam_count(s);
+}
+
+/* Where all places are taken: whether there are enough now for s, because others have left theirs. */
+static bool make_places(engine *g, session *s)
+{
     while (g->n_running + beam_count(s) > g->info.max_batch) {
         session *last = NULL;
         for (session *r = g->running; r; r = r->next)
             if (!last || has_turn(g, last, r)) last = r;
-        if (!last || last->q.priority < s->q.priority) return false;
-        const bool same = last->q.owner == s->q.owner;
-        const int more = same ? t->request[last->q.request % SHARE_COUNTS] - t->request[s->q.request % SHARE_COUNTS]
-                              : t->owner[last->q.owner % SHARE_COUNTS] - t->owner[s->q.owner % SHARE_COUNTS];
-        if (last->q.priority == s->q.priority && more < 2) return false;
+        if (!last || !may_replace(g, s, last)) return false;
         leave_place(g, last);
         count_queued(g, 1);
     }
