@@ -422,6 +422,53 @@ static void runs_more_again(void **unused)
     nodes_close(&n);
 }
 
+/* An engine on nodes that lend just enough for it, so that fewer texts run at once. */
+static engine *open_small(nodes *n, const char *list)
+{
+    engine *g = NULL;
+    int rc = ERR_MEMORY;
+    for (n->o.memory = 12 << 20; rc == ERR_MEMORY && n->o.memory < 64 << 20; n->o.memory += 1 << 19) {
+        err e = {0};
+        nodes_again(n);
+        const engine_options o = {
+            .devices = list_of(n, list), .ctx = 400, .chunk = 300, .peer_wait = 5, .key_file = n->key};
+        rc = engine_open(&g, &o, &e);
+    }
+    assert_int_equal(rc, OK);
+    assert_true(engine_describe(g)->max_batch < g->most);
+    return g;
+}
+
+/* There, too, steps are no larger than nodes and devices of this process were told: with prompts of which the logits of
+ * all rows are wanted. */
+static void scores_of_few(void **unused)
+{
+    (void)unused;
+    static const char *const lists[] = {"A/cpu", "cpu&A/cpu", "A/cpu;cpu"};
+    static int32_t ids[400];
+    heard h[TEXTS];
+    nodes n;
+    err e = {0};
+    engine_stats stats;
+    for (int i = 0; i < 400; i++) ids[i] = 5 + i % 90;
+    nodes_open(&n, NULL, NULL);
+    for (int i = 0; i < 3; i++) {
+        engine *g = open_small(&n, lists[i]);
+        for (int k = 0; k < TEXTS; k++) {
+            const query q = {.ids = ids + k, .n_ids = 390, .prompt_logprobs = true, .on_token = hear, .ctx = &h[k]};
+            h[k] = (heard){.ended = 0};
+            assert_ok(engine_add_query(g, &q, NULL, &e), &e);
+        }
+        finish(g);
+        for (int k = 0; k < TEXTS; k++)
+            if (h[k].ended != 1 || h[k].error[0]) fail_msg("%s: text %d: %s", lists[i], k, h[k].error);
+        engine_get_stats(g, &stats);
+        assert_int_equal(stats.recoveries, 0);
+        engine_close(g);
+    }
+    nodes_close(&n);
+}
+
 static void comes_back(void **unused)
 {
     (void)unused;
@@ -647,10 +694,10 @@ int main(void)
 {
     setenv("XDG_CACHE_HOME", "/proc", 1); /* where no digest can be kept */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(models),        cmocka_unit_test(wires),          cmocka_unit_test(refusals),
-        cmocka_unit_test(rows_not_held), cmocka_unit_test(lends_some),     cmocka_unit_test(lends_little),
-        cmocka_unit_test(lost_node),     cmocka_unit_test(comes_back),     cmocka_unit_test(waits_no_longer),
-        cmocka_unit_test(spare),         cmocka_unit_test(stands_still),   cmocka_unit_test(waits_for_memory),
-        cmocka_unit_test(counts),        cmocka_unit_test(runs_more_again)};
+        cmocka_unit_test(models),        cmocka_unit_test(wires),           cmocka_unit_test(refusals),
+        cmocka_unit_test(rows_not_held), cmocka_unit_test(lends_some),      cmocka_unit_test(lends_little),
+        cmocka_unit_test(lost_node),     cmocka_unit_test(comes_back),      cmocka_unit_test(waits_no_longer),
+        cmocka_unit_test(spare),         cmocka_unit_test(stands_still),    cmocka_unit_test(waits_for_memory),
+        cmocka_unit_test(counts),        cmocka_unit_test(runs_more_again), cmocka_unit_test(scores_of_few)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

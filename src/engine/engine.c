@@ -297,6 +297,14 @@ static int tell_devices(engine *g, err *e)
     return OK;
 }
 
+/* Steps are no larger than those that the plan which is placed was opened for. */
+static void limit_steps(engine *g)
+{
+    const batch_sizes max = sizes_of(g, g->places);
+    g->info.max_batch = g->places;
+    steps_limit(&g->steps, &max);
+}
+
 /* Places the program on its devices; the first time what is left of their memory becomes pages. */
 static int place_engine(engine *g, bool first, double patience, err *e)
 {
@@ -320,7 +328,7 @@ static int place_engine(engine *g, bool first, double patience, err *e)
         rc = count_pages(g, g->kv_type, &g->cache, e);
     }
     if (!rc) rc = plan_ready(g->plan, &g->cache, NULL, e);
-    if (!rc) g->info.max_batch = g->places;
+    if (!rc) limit_steps(g);
     return rc;
 }
 
@@ -431,6 +439,7 @@ static int open_parts(engine *g, err *e)
     g->ready = mem_array((size_t)max.sequences, sizeof *g->ready);
     if (!rc && !g->ready) rc = err_set(e, ERR_MEMORY, "out of memory for %d sequences", max.sequences);
     if (!rc) rc = steps_open(&g->steps, p, plan_in_flight(g->plan), &max, e);
+    if (!rc) limit_steps(g);
     if (!rc)
         rc = draws_open(&g->draws, g->info.n_vocab, cpu_kernels(cpu_features(), false)->scan, g->most, g->info.threads,
                         e);

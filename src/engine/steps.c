@@ -20,6 +20,14 @@ void steps_close(step_ring *r)
     *r = (step_ring){0};
 }
 
+void steps_limit(step_ring *r, const batch_sizes *max)
+{
+    for (int i = 0; i < r->in_flight; i++) {
+        r->rows[i].rows_max = max->rows;
+        r->rows[i].out_max = max->outs;
+    }
+}
+
 static batch *batch_of(step_ring *r, uint64_t number) { return &r->rows[number % (uint64_t)r->in_flight]; }
 
 batch *steps_next(step_ring *r)
