@@ -170,6 +170,7 @@ static void lends_little(void **unused)
         assert_true(nodes_page_bytes(other) < nodes_page_bytes(g));
         engine_close(other);
         engine_close(g);
+        nodes_await_end(&n);
     }
     const engine_options twice = {
         .devices = list_of(&n, "A/cpu;A/cpu&A/cpu"), .ctx = 256, .chunk = 128, .max_batch = 16, .key_file = n.key};
@@ -422,7 +423,7 @@ static void runs_more_again(void **unused)
     nodes_close(&n);
 }
 
-/* An engine on nodes that lend just enough for it, so that fewer texts run at once. */
+/* An engine on nodes that lend just enough for it, so that fewer texts run at once. Who lends less says how much. */
 static engine *open_small(nodes *n, const char *list)
 {
     engine *g = NULL;
@@ -433,6 +434,9 @@ static engine *open_small(nodes *n, const char *list)
         const engine_options o = {
             .devices = list_of(n, list), .ctx = 400, .chunk = 300, .peer_wait = 5, .key_file = n->key};
         rc = engine_open(&g, &o, &e);
+        const char *lends = rc ? strstr(e.msg, "it lends ") : NULL;
+        if (lends && atof(lends + strlen("it lends ")) > (double)n->o.memory / 0x1p20 + 0.05)
+            fail_msg("of %.1f MiB: %s", (double)n->o.memory / 0x1p20, e.msg);
     }
     assert_int_equal(rc, OK);
     assert_true(engine_describe(g)->max_batch < g->most);

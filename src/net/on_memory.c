@@ -26,8 +26,10 @@ int lease_check_pages(const lease *l, const cache_options *cache, err *e)
     if (rc) return rc;
     for (int g = 0; g < GROUP_MAX; g++) needs += (uint64_t)cache->n_page[g] * m.page[g];
     needs += (uint64_t)cache->n_slot * m.slot;
-    const uint64_t has = part_bytes(l->part) + lease_taken_bytes(l);
-    return needs <= m.left ? OK : quota_refuse(l->base.host->memory, has + m.left, has + needs, e);
+    const uint64_t held = part_bytes(l->part) + l->base.quota, all = part_bytes(l->part) + lease_taken_bytes(l);
+    const uint64_t left = quota_left(l->base.host->memory);
+    const bool lent = left < UINT64_MAX - held && held + left < all + m.left; /* steps alone may take more than that */
+    return needs <= m.left ? OK : quota_refuse(l->base.host->memory, lent ? held + left : all + m.left, all + needs, e);
 }
 
 int lease_tell_memory(const lease *l, dtype k_type, dtype v_type, buf *out, err *e)
