@@ -139,25 +139,30 @@ static void turns_are_taken(void **unused)
     engine_close(g);
 }
 
-/* Searches with as many beams as there are places, or nearly, of one owner and of several: they run one after another,
- * and none takes another's places back and forth. */
+static void make_search(text *t, int k)
+{
+    make_own(t, 6 * k + 5, 10 + 7 * k, 20);
+    t->q.beams = k == 2 ? 1 : 2 + (k & 1);
+}
+
+/* Searches with about as many beams as there are places, of one owner and of several owners, run one after another: no
+ * two of them replace each other without end. */
 static void searches_fill_all_places(void **unused)
 {
     (void)unused;
     enum { ALL = 6 };
     static text alone[ALL], got[ALL];
+    for (int k = 0; k < ALL; k++) {
+        make_search(&alone[k], k);
+        text_run_alone(open_engine((engine_options){.max_batch = 4}, 0), &alone[k]);
+    }
     for (int places = 3; places < 6; places++)
         for (int owners = 1; owners < 4; owners++) {
             engine *g = open_engine((engine_options){.max_batch = places}, 0);
             for (int k = 0; k < ALL; k++) {
-                text *const both[] = {&alone[k], &got[k]};
-                for (int i = 0; i < 2; i++) {
-                    make_own(both[i], 6 * k + 5, 10 + 7 * k, 20);
-                    both[i]->q.beams = k == 2 ? 1 : 2 + (k & 1);
-                    both[i]->q.owner = (uint64_t)(k % owners);
-                    both[i]->q.request = (uint64_t)k;
-                }
-                text_run_alone(open_engine((engine_options){.max_batch = 4}, 0), &alone[k]);
+                make_search(&got[k], k);
+                got[k].q.owner = (uint64_t)(k % owners);
+                got[k].q.request = (uint64_t)k;
                 text_add(g, &got[k]);
             }
             text_run(g);

@@ -423,7 +423,8 @@ static void runs_more_again(void **unused)
     nodes_close(&n);
 }
 
-/* An engine on nodes that lend just enough for it, so that fewer texts run at once. Who lends less says how much. */
+/* An engine on nodes that lend just enough memory for it, so that fewer texts run at once. A node that lends less than
+ * that says how much it lends. */
 static engine *open_small(nodes *n, const char *list)
 {
     engine *g = NULL;
@@ -443,8 +444,8 @@ static engine *open_small(nodes *n, const char *list)
     return g;
 }
 
-/* There, too, steps are no larger than nodes and devices of this process were told: with prompts of which the logits of
- * all rows are wanted. */
+/* Prompts that want logits of all rows make the largest steps. On nodes that lend little memory, no step has more rows
+ * than the plan has told its nodes and devices. */
 static void scores_of_few(void **unused)
 {
     (void)unused;

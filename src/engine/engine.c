@@ -297,7 +297,7 @@ static int tell_devices(engine *g, err *e)
     return OK;
 }
 
-/* Steps are no larger than those that the plan which is placed was opened for. */
+/* Limits steps to the rows and outputs that the current plan was opened for. */
 static void limit_steps(engine *g)
 {
     const batch_sizes max = sizes_of(g, g->places);

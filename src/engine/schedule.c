@@ -1,12 +1,12 @@
 /* schedule.c - which sessions have a place, and who gives its own up.
  *
  * Order is by priority, then by age; of those that wait, by priority, then whose owner has the fewest places, then
- * whose request has, then by age. Where all places are taken, a session replaces the last one of another owner (or
- * request) that has no fewer places than its own even when that has been done: preemption. Nothing is reserved: a
- * session gets a place when pages are there for what it, and those before it, will probably hold at any time. When
- * pages run out all the same, the last in order gives its own up. Its tokens stay, and are computed again later, to the
- * same bits. Those that wait and still have a cache (readers that are slow, those whose place was taken) give it up
- * first.
+ * whose request has, then by age. Where all places are taken, a session replaces the last session of another owner (or
+ * request) if that owner still has at least as many places afterwards as the session's own: preemption. Nothing is
+ * reserved: a session gets a place when pages are there for what it, and those before it, will probably hold at any
+ * time. When pages run out all the same, the last in order gives its own up. Its tokens stay, and are computed again
+ * later, to the same bits. Those that wait and still have a cache (readers that are slow, those whose place was taken)
+ * give it up first.
  *
  * A query with beams is several sessions: their group is asked of beam.c, which in turn ends queries here. */
 #include "engine/beam.h"
@@ -314,9 +314,9 @@ static session *next_waiting(engine *g)
     return best;
 }
 
-/* Whether s may have the place of `last`, which runs: not if `last` could then have its place back for the same reason,
- * for the two would go on replacing each other. */
-static bool may_replace(const engine *g, session *s, session *last)
+/* Whether s may have the place of `last`, which runs. Not if `last` could then replace s by the same rule: the two
+ * would replace each other without end. */
+static bool may_replace(const engine *g, const session *s, const session *last)
 {
     const running_shares *t = &g->shares;
     const bool same = last->q.owner == s->q.owner;
@@ -327,7 +327,7 @@ static bool may_replace(const engine *g, session *s, session *last)
 }
 
 /* Where all places are taken: whether there are enough now for s, because others have left theirs. */
-static bool make_places(engine *g, session *s)
+static bool make_places(engine *g, const session *s)
 {
     while (g->n_running + beam_count(s) > g->info.max_batch) {
         session *last = NULL;

@@ -19,7 +19,8 @@ typedef struct batch_sizes {
 
 int steps_open(step_ring *r, const program *p, int in_flight, const batch_sizes *max, err *e);
 void steps_close(step_ring *r); /* none may be under way */
-/* Steps keep to these sizes from now on, which are no larger than those of steps_open: what the plan was opened for. */
+/* Limits the rows and outputs of each step from now on; max: those that the plan was opened for, at most those of
+ * steps_open. */
 void steps_limit(step_ring *r, const batch_sizes *max);
 
 static inline int steps_under_way(const step_ring *r) { return (int)(r->sent - r->collected); }

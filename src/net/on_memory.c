@@ -5,6 +5,9 @@
 
 #include <string.h>
 
+/* What steps of the lease take of the node's memory besides what it holds. */
+static uint64_t step_bytes(const lease *l) { return lease_taken_bytes(l) - l->base.quota; }
+
 /* As plan_memory. */
 static int look_at_memory(const lease *l, dtype k_type, dtype v_type, lease_memory *m, err *e)
 {
@@ -13,7 +16,7 @@ static int look_at_memory(const lease *l, dtype k_type, dtype v_type, lease_memo
     memcpy(m->page, room.page, sizeof m->page);
     m->slot = room.slot;
     m->left = room.left;
-    const uint64_t left = quota_left(l->base.host->memory), more = lease_taken_bytes(l) - l->base.quota; /* for steps */
+    const uint64_t left = quota_left(l->base.host->memory), more = step_bytes(l);
     if (left < m->left + more) m->left = left > more ? left - more : 0;
     return OK;
 }
@@ -26,10 +29,10 @@ int lease_check_pages(const lease *l, const cache_options *cache, err *e)
     if (rc) return rc;
     for (int g = 0; g < GROUP_MAX; g++) needs += (uint64_t)cache->n_page[g] * m.page[g];
     needs += (uint64_t)cache->n_slot * m.slot;
-    const uint64_t held = part_bytes(l->part) + l->base.quota, all = part_bytes(l->part) + lease_taken_bytes(l);
-    const uint64_t left = quota_left(l->base.host->memory);
-    const bool lent = left < UINT64_MAX - held && held + left < all + m.left; /* steps alone may take more than that */
-    return needs <= m.left ? OK : quota_refuse(l->base.host->memory, lent ? held + left : all + m.left, all + needs, e);
+    if (needs <= m.left) return OK;
+    const uint64_t held = part_bytes(l->part) + l->base.quota, left = quota_left(l->base.host->memory);
+    const uint64_t more = step_bytes(l), most = left < more ? left : more + m.left; /* besides what is held */
+    return quota_refuse(l->base.host->memory, held + most, held + more + needs, e);
 }
 
 int lease_tell_memory(const lease *l, dtype k_type, dtype v_type, buf *out, err *e)
