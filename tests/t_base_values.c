@@ -178,6 +178,37 @@ static void json_is_strict(void **state)
     assert_int_not_equal(json_parse(&j, span_str(deep), "t", &e), OK);
 }
 
+static void json_of_python(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *printed;
+    } read[] = {
+        {"Infinity", "{\"__float__\":\"Infinity\"}"},
+        {"\xef\xbb\xbf[0.0, -Infinity, 1]", "[0.0,{\"__float__\":\"-Infinity\"},1]"},
+        {"{\"NaN\": NaN, \"a\\\"Infinity\": \"NaN\"}", "{\"NaN\":{\"__float__\":\"NaN\"},\"a\\\"Infinity\":\"NaN\"}"},
+        {"[1, \"-Infinity\", 2]", "[1,\"-Infinity\",2]"}};
+    static const char *const refused[] = {"[-NaN]",   "[Infinit]",  "[NaNs]",  "[+Infinity]",    "[1Infinity]",
+                                          "{NaN: 1}", "\"Infinity", "\"NaN\\", "[\"\xff\", NaN]"};
+    json *j;
+    err e = {0};
+    buf b = {0};
+    for (size_t i = 0; i < sizeof read / sizeof *read; i++) {
+        assert_ok(json_parse_python(&j, span_str(read[i].text), "t", &e), &e);
+        b.n = 0;
+        json_print(&b, j, false);
+        assert_string_equal(buf_cstr(&b), read[i].printed);
+        json_free(j);
+    }
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        e = (err){0};
+        if (!json_parse_python(&j, span_str(refused[i]), "t", &e)) fail_msg("accepted: %s", refused[i]);
+        assert_null(j);
+    }
+    assert_non_null(strstr(e.msg, "t: "));
+    buf_free(&b);
+}
+
 static void json_prints_exactly(void **state)
 {
     (void)state;
@@ -316,12 +347,19 @@ static void released_pages_leave_memory_and_come_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(err_first_message_wins),     cmocka_unit_test(errors_know_who),
-        cmocka_unit_test(mem_refuses_overflow),       cmocka_unit_test(map_finds_what_was_put),
-        cmocka_unit_test(cursor_cannot_leave),        cmocka_unit_test(json_is_strict),
-        cmocka_unit_test(json_prints_exactly),        cmocka_unit_test(utf8_is_strict),
-        cmocka_unit_test(marks_are_left_out),         cmocka_unit_test(halves_round_to_even),
-        cmocka_unit_test(shrinking_file_is_survived), cmocka_unit_test(released_pages_leave_memory_and_come_back),
+        cmocka_unit_test(err_first_message_wins),
+        cmocka_unit_test(errors_know_who),
+        cmocka_unit_test(mem_refuses_overflow),
+        cmocka_unit_test(map_finds_what_was_put),
+        cmocka_unit_test(cursor_cannot_leave),
+        cmocka_unit_test(json_is_strict),
+        cmocka_unit_test(json_of_python),
+        cmocka_unit_test(json_prints_exactly),
+        cmocka_unit_test(utf8_is_strict),
+        cmocka_unit_test(marks_are_left_out),
+        cmocka_unit_test(halves_round_to_even),
+        cmocka_unit_test(shrinking_file_is_survived),
+        cmocka_unit_test(released_pages_leave_memory_and_come_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

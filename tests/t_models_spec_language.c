@@ -15,11 +15,13 @@
 
 #include <math.h>
 
-static const char config_text[] = "{\"hidden_size\": 64, \"num_attention_heads\": 8, \"head_dim\": null, \"eps\": "
-                                  "1e-6, \"tie\": true, \"act\": \"gelu_new\","
-                                  "\"rope\": {\"type\": \"yarn\", \"factor\": 4, \"list\": [1, 2.5]}, \"layer_types\": "
-                                  "[\"full\", \"sliding\", \"full\"],"
-                                  "\"deep\": {\"a\": {\"b\": 7}}, \"some\": {\"01\": 3}, \"no_rope\": [1, 0, 1]}";
+static const char config_text[] =
+    "{\"hidden_size\": 64, \"num_attention_heads\": 8, \"head_dim\": null, \"eps\": "
+    "1e-6, \"tie\": true, \"act\": \"gelu_new\","
+    "\"rope\": {\"type\": \"yarn\", \"factor\": 4, \"list\": [1, 2.5]}, \"layer_types\": "
+    "[\"full\", \"sliding\", \"full\"],"
+    "\"limit\": [{\"__float__\": \"-Infinity\"}, {\"__float__\": \"Infinity\"}, {\"__float__\": \"NaN\"}],"
+    "\"deep\": {\"a\": {\"b\": 7}}, \"some\": {\"01\": 3}, \"no_rope\": [1, 0, 1]}";
 static const char gguf_text[] =
     "{\"llama.attention.head_count\": 4, \"general.name\": \"n\", \"llama.rope.freq_base\": 500000}";
 
@@ -105,6 +107,9 @@ static void expressions(void **unused)
         {"contains([1, 2], 3)", "false", 0},
         {"\"a\" == 'a'", "true", 0},
         {"\"1\" == 1", "false", 0},
+        {"min(limit[1], 3) + max(limit[0], 2)", "5", 0},
+        {"limit[1] > 1e300 and limit[0] < 0", "true", 0},
+        {"limit[2]", "object", 0},
         {"i", "none", OUTSIDE},
         {"i + 1", "3", 2},
     };

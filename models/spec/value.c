@@ -1,18 +1,30 @@
 /* value.c - see value.h. */
 #include "models/spec/value.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* {"__float__": "Infinity"}, as transformers writes what JSON has no number for. */
+static bool is_endless(const json *j, double *out)
+{
+    const char *word = json_count(j) == 1 ? json_str(json_get(j, "__float__"), "") : "";
+    *out = *word == '-' ? -INFINITY : INFINITY;
+    return strcmp(word, "Infinity") == 0 || strcmp(word, "-Infinity") == 0;
+}
+
 value value_of_json(const json *j)
 {
+    double endless;
     switch (json_type(j)) {
     case JSON_NUMBER: return (value){.kind = VALUE_NUMBER, .number = json_num(j, 0)};
     case JSON_BOOL: return (value){.kind = VALUE_BOOL, .number = json_bool(j, false)};
     case JSON_STRING: return (value){.kind = VALUE_TEXT, .text = json_str(j, "")};
-    case JSON_ARRAY:
-    case JSON_OBJECT: return (value){.kind = VALUE_NODE, .node = j};
+    case JSON_OBJECT:
+        if (is_endless(j, &endless)) return (value){.kind = VALUE_NUMBER, .number = endless};
+        return (value){.kind = VALUE_NODE, .node = j};
+    case JSON_ARRAY: return (value){.kind = VALUE_NODE, .node = j};
     default: return (value){0};
     }
 }

@@ -124,7 +124,7 @@ int folder_json(json **out, const file_folder *f, const char *name, size_t max_b
     int rc = folder_open(&file, f, name, e);
     if (rc) return rc;
     if (file.bytes.n > max_bytes) rc = err_set(e, ERR_LIMIT, "%s: larger than %zu bytes", file.path, max_bytes);
-    if (!rc) rc = json_parse(out, file.bytes, file.path, e);
+    if (!rc) rc = json_parse_python(out, file.bytes, file.path, e);
     if (!rc && folder_file_torn(&file)) {
         rc = err_set(e, ERR_IO, "%s: shrank while it was read", file.path);
         json_free(*out);

@@ -285,12 +285,51 @@ int json_parse(json **out, span text, const char *what, err *e)
     return rc;
 }
 
+/* The end of the string literal at `at`, or of the text. */
+static size_t after_literal(span text, size_t at)
+{
+    for (at++; at < text.n && text.p[at] != '"'; at++) at += text.p[at] == '\\';
+    return at < text.n ? at + 1 : text.n;
+}
+
+/* Copies `text` with Python's words for numbers as objects. false: it has none. */
+static bool write_words(span text, buf *out)
+{
+    static const char *const words[] = {"-Infinity", "Infinity", "NaN"};
+    size_t from = 0, at = 0;
+    while (at < text.n) {
+        const char *word = NULL;
+        for (size_t i = 0; i < sizeof words / sizeof *words && !word && strchr("-IN", text.p[at]); i++)
+            if (span_starts(span_of(text.p + at, text.n - at), words[i])) word = words[i];
+        if (!word) {
+            at = text.p[at] == '"' ? after_literal(text, at) : at + 1;
+            continue;
+        }
+        buf_add(out, text.p + from, at - from);
+        buf_printf(out, "{\"__float__\": \"%s\"}", word);
+        from = at += strlen(word);
+    }
+    if (!from) return false;
+    buf_add(out, text.p + from, text.n - from);
+    return true;
+}
+
+int json_parse_python(json **out, span text, const char *what, err *e)
+{
+    buf strict = {0};
+    const bool words = write_words(text, &strict);
+    *out = NULL;
+    int rc = strict.bad ? err_memory(e, what) : json_parse(out, words ? buf_span(&strict) : text, what, e);
+    buf_free(&strict);
+    return rc;
+}
+
 int json_read(json **out, const char *path, size_t max_bytes, err *e)
 {
     buf b = {0};
     *out = NULL;
     int rc = file_read_regular(&b, path, max_bytes, e);
-    if (!rc) rc = json_parse(out, buf_span(&b), path, e);
+    if (!rc) rc = json_parse_python(out, buf_span(&b), path, e);
     buf_free(&b);
     return rc;
 }

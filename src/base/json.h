@@ -18,7 +18,10 @@ typedef enum { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_
 
 /* `what` names the text in messages ("config.json"). Errors: ERR_FORMAT with byte offset. */
 int json_parse(json **out, span text, const char *what, err *e);
-int json_read(json **out, const char *path, size_t max_bytes, err *e); /* file_read_regular + json_parse */
+/* The same for what Python's json module writes: Infinity, -Infinity and NaN become {"__float__": "Infinity"} and so
+ * on, as transformers 5 writes them. */
+int json_parse_python(json **out, span text, const char *what, err *e);
+int json_read(json **out, const char *path, size_t max_bytes, err *e); /* file_read_regular + json_parse_python */
 void json_free(json *root);                                            /* NULL ok */
 
 json_kind json_type(const json *j); /* NULL is JSON_NULL */
