@@ -137,8 +137,15 @@ static void recurrences(void **unused)
     check_model("tests/vectors/models/qwen3-next");
 }
 
+static void steps_of_rows(void **unused)
+{
+    (void)unused;
+    check_model("tests/vectors/models/granite-hybrid");
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(convolutions), cmocka_unit_test(recurrences)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(convolutions), cmocka_unit_test(recurrences),
+                                       cmocka_unit_test(steps_of_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

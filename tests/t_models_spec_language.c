@@ -110,6 +110,8 @@ static void expressions(void **unused)
         {"min(limit[1], 3) + max(limit[0], 2)", "5", 0},
         {"limit[1] > 1e300 and limit[0] < 0", "true", 0},
         {"limit[2]", "object", 0},
+        {"letters(\"M*-\")[i]", "\"*\"", 1},
+        {"len(letters(\"M*-M\")) + len(letters(\"\")) + len(letters([1, 2]))", "6", 0},
         {"i", "none", OUTSIDE},
         {"i + 1", "3", 2},
     };
@@ -177,6 +179,7 @@ static void expressions_that_fail(void **unused)
         {"1x", "here: not a number at '1x' (character 1)", 0},
         {"a ? 1", "here: expected ':' of '?' at the end", 0},
         {"1 / 0", "here: divided by zero", 0},
+        {"letters(\"a\", \"b\")", "here: letters() takes one text or list", 0},
         {"sqrt(-1)", "here: the result is not a finite number", 0},
         {"10 ^ 1000", "here: the result is not a finite number", 0},
         {"layer_types[5]", "here: element 5 of a list of 3", 0},

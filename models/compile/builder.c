@@ -194,6 +194,21 @@ bool builder_trained(builder *b, const call *c, const char *role, double *out, b
     return true;
 }
 
+ref builder_trained_columns(builder *b, const call *c, const char *role, int64_t n, int64_t width)
+{
+    size_t have;
+    char slot[128], name[PART_NAME];
+    slot_of(c, role, slot, sizeof slot);
+    const float *values = bind_values(b->bind, slot, b->layer, &b->prog->mem, &have, b->e);
+    if (b->e->code) return 0;
+    if (!values || have != (size_t)n)
+        return err_set(b->e, ERR_SPEC, "%s: %s has %zu elements; expected %lld", c->where, slot, have, (long long)n), 0;
+    float *all = arena_array(&b->prog->mem, (size_t)(n * width), sizeof *all);
+    if (!all) return err_memory(b->e, "the program"), 0;
+    for (int64_t i = 0; i < n * width; i++) all[i] = values[i / width];
+    return builder_const(b, c->path, part_name(role, "columns", name), all, n * width, 0);
+}
+
 /* ---- experts */
 
 /* Rows times the factor of their expert, where matrix w has left these to an op. */
@@ -313,6 +328,18 @@ ref builder_scale(builder *b, const char *path, const char *part, ref x, double 
     if (factor == 1) return x;
     op o = {.kind = OP_SCALE, .in = {x}, .u.scale = {(float)factor}};
     return builder_op(b, o, path, part, x, builder_width(b, x));
+}
+
+ref builder_add_number(builder *b, const char *path, const char *part, ref x, double number)
+{
+    char name[PART_NAME];
+    if (number == 0) return x;
+    const int64_t n = builder_width(b, x);
+    float *values = arena_array(&b->prog->mem, (size_t)n, sizeof *values);
+    if (!values) return err_memory(b->e, "the program"), 0;
+    for (int64_t i = 0; i < n; i++) values[i] = (float)number;
+    ref all = builder_const(b, path, part_name(part, "number", name), values, n, 0);
+    return all ? builder_add(b, path, part, x, all) : 0;
 }
 
 ref builder_clamp(builder *b, const char *path, const char *part, ref x, double limit)

@@ -90,8 +90,9 @@ ref builder_norm(builder *b, const call *c, const char *role, ref x, norm_opt o)
 ref builder_act_fn(builder *b, const char *path, const char *part, ref x, act_kind fn);
 ref builder_add(builder *b, const char *path, const char *part, ref x, ref y);
 ref builder_mul(builder *b, const char *path, const char *part, ref x, ref y);
-ref builder_scale(builder *b, const char *path, const char *part, ref x, double factor); /* 1: x itself */
-ref builder_clamp(builder *b, const char *path, const char *part, ref x, double limit);  /* 0: x itself */
+ref builder_scale(builder *b, const char *path, const char *part, ref x, double factor);      /* 1: x itself */
+ref builder_add_number(builder *b, const char *path, const char *part, ref x, double number); /* 0: x itself */
+ref builder_clamp(builder *b, const char *path, const char *part, ref x, double limit);       /* 0: x itself */
 ref builder_clamp_above(builder *b, const char *path, const char *part, ref x, double limit);
 ref builder_softcap(builder *b, const char *path, const char *part, ref x, double cap); /* 0: x itself */
 /* Columns from … from + n - 1 of x. */
@@ -108,6 +109,10 @@ bool builder_vector(builder *b, const call *c, const char *role, const char *mod
 
 /* The one number that the tensor of a role holds; *there false: there is no such tensor. */
 bool builder_trained(builder *b, const call *c, const char *role, double *out, bool *there);
+
+/* A constant vector [n * width]: each of the n numbers of the tensor of a role for `width` columns. The tensor must be
+ * there. */
+ref builder_trained_columns(builder *b, const call *c, const char *role, int64_t n, int64_t width);
 
 /* The index of a state of the layer (s.scratch: of the equal one of an earlier layer), or a negative code. */
 int builder_state(builder *b, state s);

@@ -11,6 +11,7 @@
     X(attn_gqa)                                                                                                        \
     X(conv_short)                                                                                                      \
     X(delta_gated)                                                                                                     \
+    X(ssm_mamba2)                                                                                                      \
     X(cross_attention)                                                                                                 \
     X(ffn_gated)                                                                                                       \
     X(ffn_moe)                                                                                                         \

@@ -9,9 +9,8 @@
 #include <string.h>
 
 typedef struct numbers {
-    float at[ROPE_DIMS_MAX / 2];
-    int n;
-    bool scalar; /* one number in a tensor without axes */
+    float *at;
+    size_t n;
 } numbers;
 
 static int give_numbers(void *self, uint64_t n, float *to, err *e)
@@ -19,31 +18,31 @@ static int give_numbers(void *self, uint64_t n, float *to, err *e)
     const numbers *f = self;
     (void)n;
     (void)e;
-    memcpy(to, f->at, (size_t)f->n * sizeof *to);
+    memcpy(to, f->at, f->n * sizeof *to);
     return OK;
 }
 
-/* Adds the tensor that a line of [tensors] names for the container; the caller fills it. *out NULL: no name. */
-static int add_numbers(exporter *x, const spec_row *row, const char *slot, int layer, numbers **out)
+/* Adds the tensor of n numbers that a line of [tensors] names for the container; the caller fills it. *out NULL: no
+ * name. */
+static int add_numbers(exporter *x, const spec_row *row, const char *slot, int layer, size_t n, float **out)
 {
     out_name name = {.slot = slot, .tensors = 1, .matrices = 1};
     bool any = false;
     int rc = row ? export_first_name(x, row, layer, false, &name.how, &any) : OK;
     *out = NULL;
     if (rc || !any) return rc;
-    *out = arena_array(&x->mem, 1, sizeof **out);
+    numbers *f = arena_array(&x->mem, 1, sizeof *f);
     const char *full = export_full_name(x, &name, 0);
-    if (!*out || !full || !mem_grow((void **)&x->tensor, &x->cap, x->n + 1, sizeof *x->tensor)) return export_oom(x);
-    dtype type = x->kind == EXPORT_HF && x->type != DTYPE_NONE ? x->type : DTYPE_F32;
-    (*out)->scalar = name.how.flat;
-    x->tensor[x->n++] = (write_tensor){.name = full, .type = type, .row = give_numbers, .self = *out};
+    *out = arena_array(&x->mem, n, sizeof **out);
+    if (!f || !*out || !full || !mem_grow((void **)&x->tensor, &x->cap, x->n + 1, sizeof *x->tensor))
+        return export_oom(x);
+    *f = (numbers){*out, n};
+    x->tensor[x->n++] = (write_tensor){.name = full,
+                                       .type = x->kind == EXPORT_HF && x->type != DTYPE_NONE ? x->type : DTYPE_F32,
+                                       .dims = name.how.flat ? (shape){0} : (shape){1, {n}},
+                                       .row = give_numbers,
+                                       .self = f};
     return OK;
-}
-
-static void set_length(exporter *x, numbers *f, int n)
-{
-    f->n = n;
-    x->tensor[x->n - 1].dims = f->scalar ? (shape){0} : (shape){1, {n}};
 }
 
 /* ---- rotary positions */
@@ -51,12 +50,10 @@ static void set_length(exporter *x, numbers *f, int n)
 /* The divisors of frequencies for sequences of a length, under the name of `role`. */
 static int add_factors(exporter *x, const rope_params *p, const char *role, int length)
 {
-    numbers *f;
-    int rc = add_numbers(x, spec_find(x->names, "tensors", role), role, OUTSIDE, &f);
-    if (rc || !f) return rc;
-    export_factors(p, length, f->at);
-    set_length(x, f, p->dims / 2);
-    return OK;
+    float *at;
+    int rc = add_numbers(x, spec_find(x->names, "tensors", role), role, OUTSIDE, (size_t)p->dims / 2, &at);
+    if (!rc && at) export_factors(p, length, at);
+    return rc;
 }
 
 static int add_rope(exporter *x)
@@ -103,28 +100,26 @@ int export_trained_value(exporter *x, const char *name, int layer, value *out, b
     return rc;
 }
 
-/* The one number that a slot of a layer was given ("scale.x"), or NULL. */
-static const float *number_of(const exporter *x, const char *slot, int layer)
+/* The numbers that a slot of a layer was given ("scale.x"), or NULL. */
+static const bound *numbers_of(const exporter *x, const char *slot, int layer)
 {
     const program *p = x->m->prog;
     char name[200];
     snprintf(name, sizeof name, "dec.%d.%s", layer, slot);
     for (uint32_t i = 0; i < p->n_bound; i++)
-        if (p->bounds[i].n == 1 && strcmp(p->bounds[i].name, name) == 0) return p->bounds[i].values;
+        if (p->bounds[i].n && strcmp(p->bounds[i].name, name) == 0) return &p->bounds[i];
     return NULL;
 }
 
-/* A tensor for each layer whose slot has a number. */
+/* A tensor for each layer whose slot has numbers. */
 static int add_bound(exporter *x, const spec_row *row, const char *slot)
 {
     for (int i = 0; i < config_layers(x->values); i++) {
-        const float *v = number_of(x, slot, i);
-        numbers *f = NULL;
-        int rc = v ? add_numbers(x, row, slot, i, &f) : OK;
+        const bound *b = numbers_of(x, slot, i);
+        float *at = NULL;
+        int rc = b ? add_numbers(x, row, slot, i, b->n, &at) : OK;
         if (rc) return rc;
-        if (!f) continue;
-        f->at[0] = v[0];
-        set_length(x, f, 1);
+        if (at) memcpy(at, b->values, b->n * sizeof *at);
     }
     return OK;
 }
@@ -137,14 +132,13 @@ static int add_trained(exporter *x, const spec_row *row)
     if (!config_knows(x->values, dot + 1) || !is_number_or_tensor(dot + 1)) return add_bound(x, row, slot);
     for (int i = 0; i < config_layers(x->values); i++) {
         value v;
-        numbers *f;
+        float *at;
         int rc = config_name(x->values, dot + 1, i, &v, x->e);
         if (rc) return rc;
         if (v.kind != VALUE_NUMBER) continue;
-        if ((rc = add_numbers(x, row, slot, i, &f))) return rc;
-        if (!f) return OK;
-        f->at[0] = (float)v.number;
-        set_length(x, f, 1);
+        if ((rc = add_numbers(x, row, slot, i, 1, &at))) return rc;
+        if (!at) return OK;
+        *at = (float)v.number;
     }
     return OK;
 }

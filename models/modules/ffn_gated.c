@@ -5,7 +5,7 @@
 typedef struct options {
     int64_t ffn_dim;
     const char *act, *bias;
-    double above;
+    double above, gate_factor;
 } options;
 enum { ALL = -1000000000 };
 
@@ -15,6 +15,7 @@ static const param rows[] = {
     ROW(above, PARAM_FLOAT, .otherwise = "-1e9", .min = ALL, .max = 1e9,
         .doc = "of the gate only what is more than so many standard deviations above its mean, less that bound; "
                "-1e9 = all as it is (Gemma 3n)"),
+    ROW(gate_factor, PARAM_FLOAT, .otherwise = "1", .min = -1e6, .max = 1e6, .doc = "factor of the gate"),
     ROW(bias, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false", .doc = "biases of all three"),
 };
 static const module_weight weights[] = {
@@ -28,6 +29,7 @@ static ref emit(builder *b, const call *c)
     const options *o = c->options;
     linear_opt in = {.bias = o->bias}, out = {.bias = o->bias};
     ref gate = builder_linear(b, c, "gate", c->in[0], o->ffn_dim, in);
+    if (gate) gate = builder_scale(b, c->path, "gate_scaled", gate, o->gate_factor);
     if (gate && o->above > ALL) {
         gate = builder_row(b, c->path, "above", gate, NORM_ABOVE, o->above);
         if (gate) gate = builder_act_fn(b, c->path, "kept", gate, ACT_RELU);

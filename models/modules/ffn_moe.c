@@ -86,17 +86,6 @@ static bool route(builder *b, const call *c, builder_experts *by)
     return by->table != 0;
 }
 
-static ref add_constant(builder *b, const call *c, ref x, double v)
-{
-    if (v == 0) return x;
-    int64_t n = builder_width(b, x);
-    float *values = arena_array(&b->prog->mem, (size_t)n, sizeof *values);
-    if (!values) return err_memory(b->e, "the program"), 0;
-    for (int64_t i = 0; i < n; i++) values[i] = (float)v;
-    ref all = builder_const(b, c->path, "shift", values, n, 0);
-    return all ? builder_add(b, c->path, "up_shift", x, all) : 0;
-}
-
 /* The inner rows: act(gate x) * (up x + shift), or act(up x). */
 static ref inner(builder *b, const call *c, ref x, const builder_experts *by)
 {
@@ -107,7 +96,7 @@ static ref inner(builder *b, const call *c, ref x, const builder_experts *by)
     if (!up || !o->gated) return up ? builder_act_fn(b, c->path, "act", up, fn) : 0;
     if (o->limit != 0) gate = builder_clamp_above(b, c->path, "gate_clip", gate, o->limit);
     if (gate) up = builder_clamp(b, c->path, "up_clip", up, o->limit);
-    if (gate && up) up = add_constant(b, c, up, o->shift);
+    if (gate && up) up = builder_add_number(b, c->path, "up_shift", up, o->shift);
     ref act = gate && up ? builder_act_fn(b, c->path, "act", gate, fn) : 0;
     return act ? builder_mul(b, c->path, "mul", act, up) : 0;
 }

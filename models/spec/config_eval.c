@@ -287,6 +287,25 @@ static int call_words(scope *c, const expr *x, value *out)
     return OK;
 }
 
+/* The letters of a text that a key has instead of a list, "M*-M": a list of them. A list is left as it is. */
+static int call_letters(scope *c, const expr *x, value *out)
+{
+    if (x->n_arg != 1) return refuse_expr(c, "letters() takes one text or list", "");
+    int rc = eval_expr(c, x->arg[0], out);
+    if (rc || out->kind != VALUE_TEXT) return rc;
+    const char *text = out->text;
+    const size_t n = strlen(text);
+    value *items = arena_array(&c->values->mem, n + 1, sizeof *items);
+    if (!items) return err_memory(c->e, c->where);
+    for (size_t i = 0; i < n; i++) {
+        const char *letter = arena_strn(&c->values->mem, text + i, 1);
+        if (!letter) return err_memory(c->e, c->where);
+        items[i] = (value){.kind = VALUE_TEXT, .text = letter};
+    }
+    *out = (value){.kind = VALUE_LIST, .items = items, .n = n};
+    return OK;
+}
+
 /* min and max over arguments and the elements of lists among them. */
 static int call_extreme(scope *c, const expr *x, value *out)
 {
@@ -346,6 +365,7 @@ static const function *function_of(const char *name)
                                    {"len", NULL, call_len, false},
                                    {"contains", NULL, call_contains, false},
                                    {"words", NULL, call_words, false},
+                                   {"letters", NULL, call_letters, false},
                                    {"given", NULL, call_given, true},
                                    {"has", NULL, call_has, true},
                                    {"rows", NULL, call_rows, true}};

@@ -25,7 +25,10 @@ SIZES = {                   # keys that every config.json has, a family some of 
     **dict.fromkeys(("max_position_embeddings", "n_positions", "max_seq_len"), 5000),
     "vocab_size": 1003,
 }
-MORE = dict(Dots1Config=dict(num_hidden_layers=64))         # its windows begin at layer 62
+MORE = dict(Dots1Config=dict(num_hidden_layers=64),         # its windows begin at layer 62
+            # widths of which these classes make whole heads
+            GraniteMoeHybridConfig=dict(hidden_size=512, num_attention_heads=8),
+            BambaConfig=dict(hidden_size=512, num_attention_heads=8), Mamba2Config=dict(head_dim=160))
 
 
 def classes():
@@ -49,13 +52,18 @@ def without(config, path):
     return {k: without(v, rest) if rest and k == head else v for k, v in config.items() if rest or k != head}
 
 
+def said(config_class, config, keys):
+    """What the class makes of keys of config.json."""
+    made = config_class.from_dict(config_class._decode_special_floats(dict(config))).to_dict()
+    return {k: v for k, v in made.items() if k in keys}
+
+
 def free_keys(config_class, config, sizes):
     """Dotted keys without which the class gives the same configuration."""
     paths = [(k,) for k in config if k not in sizes]
     paths += [(k, inner) for k, v in config.items() if isinstance(v, dict) for inner in v]
-    said = lambda c: {k: v for k, v in config_class.from_dict(dict(c)).to_dict().items() if k in config}
-    whole = said(config)
-    return [".".join(p) for p in paths if attempt(lambda: said(without(config, p))) == whole]
+    whole = said(config_class, config, config)
+    return [".".join(p) for p in paths if attempt(lambda: said(config_class, without(config, p), config)) == whole]
 
 
 def attempt(job):
@@ -76,7 +84,8 @@ def write_defaults(specs, path):
     for name, spec in classes().items():
         config_class = getattr(transformers, name)
         sizes = {**sizes_of(config_class, SIZES), **MORE.get(name, {})}
-        config = {k: v for k, v in config_class(**sizes).to_dict().items() if k in words and k != "architectures"}
+        config = config_class._encode_special_floats(config_class(**sizes).to_dict())
+        config = {k: v for k, v in config.items() if k in words and k != "architectures"}
         free = free_keys(config_class, config, [*sizes, "model_type"])
         rows.append(json.dumps(dict(name=name, spec=spec, free=free, config=config)))
     with open(path, "w") as f:

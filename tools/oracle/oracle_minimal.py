@@ -16,7 +16,7 @@ import oracle_encoders
 import oracle_model
 from oracle_cases import FULL
 from oracle_check import Failure, result_of, within
-from oracle_defaults import SIZES, attempt, free_keys
+from oracle_defaults import SIZES, attempt, free_keys, said
 from oracle_table import CASES, vocab_of
 
 PARAMETERS = 3_000_000
@@ -80,11 +80,10 @@ def minimal_config(folder, config_class):
     kept = ("architectures", "model_type", *SIZES)
     free = [k for k in free_keys(config_class, config, kept) if "." not in k]
     keys = list(config)
-    said = lambda c: {k: v for k, v in config_class.from_dict(dict(c)).to_dict().items() if k in keys}
-    whole, gone = said(config), []
+    whole, gone = said(config_class, config, keys), []
     for key in free:
         less = {k: v for k, v in config.items() if k != key}
-        if attempt(lambda: said(less)) == whole:
+        if attempt(lambda: said(config_class, less, keys)) == whole:
             config, gone = less, gone + [key]
     oracle_model.write_json(path, config, indent=1)
     return gone

@@ -108,6 +108,8 @@ def redraw(model, case, seed, tied):
                 draw(p, 1.0, 0.3)
             elif part == "A_log":
                 draw(p, -0.5, 0.8)
+            elif part == "D":
+                draw(p, 1.0, 0.4)
             elif part == "sinks":
                 draw(p, 0.5, 1.0)
             elif kind.endswith("Experts"):
@@ -193,11 +195,13 @@ def auto_class(config, case):
 
 
 def greedy(model, prompt):
-    """Tokens and the smallest lead of a winner, by transformers' own generate (its cache, its positions)."""
+    """Tokens and the smallest lead of a winner, by transformers' own generate (its cache, its positions; with a limit
+    of steps without cache, as single steps of transformers ignore it)."""
     inputs = inputs_of(prompt)
     out = model.generate(**inputs, attention_mask=torch.ones_like(inputs["input_ids"]),
                          generation_config=transformers.GenerationConfig(
                              max_new_tokens=GREEDY_TOKENS, do_sample=False, eos_token_id=None, pad_token_id=0,
+                             use_cache=not hasattr(model.config, "time_step_limit"),
                              decoder_start_token_id=DECODER_START if isinstance(prompt, Pair) else None,
                              output_logits=True, return_dict_in_generate=True))
     tops = torch.stack([x[0] for x in out.logits]).topk(2).values
