@@ -138,6 +138,14 @@ static inline ref rig_const(rig *g, int64_t n)
     return t;
 }
 
+/* Sinks of n heads; the last one is farther above all scores than exponentials reach. */
+static inline ref rig_sinks(rig *g, int64_t n)
+{
+    const ref t = rig_const(g, n);
+    ((float *)g->t[t].data)[n - 1] = 120;
+    return t;
+}
+
 /* A weight [rows, cols], its bytes `shift` bytes off any alignment, with exactly the memory it needs. */
 static inline ref rig_weight(rig *g, dtype type, int64_t rows, int64_t cols, int shift)
 {

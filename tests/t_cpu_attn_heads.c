@@ -54,7 +54,7 @@ static op open_case(rig *g, const heads_case *c, const dtype kind[2], int h0, in
                 .scale = 0.2f, .heads = n, .window = c->window, .ahead = c->ahead, .chunk = c->chunk, .bias = c->bias}};
     o.in[ATTN_Q] = rig_act(g, n * c->k_dim);
     if (c->bias) o.in[ATTN_BIAS] = rig_const(g, c->bias == BIAS_BUCKETS ? BUCKETS * n : n);
-    if (c->sinks) o.in[ATTN_SINKS] = rig_const(g, n);
+    if (c->sinks) o.in[ATTN_SINKS] = rig_sinks(g, n);
     if (c->bias == BIAS_BUCKETS) o.in[ATTN_TABLE] = rig_const(g, 2 * REACH + 1);
     o.out = rig_act(g, n * c->v_dim);
     float *bias = o.in[ATTN_BIAS] ? (float *)g->t[o.in[ATTN_BIAS]].data : NULL;

@@ -529,7 +529,7 @@ static void attention_equals_the_reference(void **unused)
         if (buckets || c->sides) o.in[ATTN_TABLE] = rig_const(&g, 2 * REACH + 1);
         for (int d = -REACH; o.in[ATTN_TABLE] && d <= REACH; d++)
             ((float *)g.t[o.in[ATTN_TABLE]].data)[d + REACH] = (float)bucket_of(d);
-        if (c->sinks) o.in[ATTN_SINKS] = rig_const(&g, c->heads);
+        if (c->sinks) o.in[ATTN_SINKS] = rig_sinks(&g, c->heads);
         o.out = rig_act(&g, c->heads * c->v_dim);
         snprintf(what, sizeof what, "attn case %d", (int)i);
         rig_same(&g, &o, what);

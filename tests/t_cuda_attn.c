@@ -78,7 +78,7 @@ static op open_case(rig *g, const attn_case *c, dtype type)
     if (buckets || c->sides) o.in[ATTN_TABLE] = rig_const(g, 2 * REACH + 1);
     for (int i = 0; o.in[ATTN_TABLE] && i <= 2 * REACH; i++)
         ((float *)g->t[o.in[ATTN_TABLE]].data)[i] = (float)(i * 3 % BUCKETS);
-    if (c->sinks) o.in[ATTN_SINKS] = rig_const(g, n);
+    if (c->sinks) o.in[ATTN_SINKS] = rig_sinks(g, n);
     o.out = rig_act(g, n * c->v_dim);
     return o;
 }

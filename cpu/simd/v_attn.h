@@ -674,13 +674,14 @@ static void soft_merge(const attn_job *j, const attn_unit *u, int range, attn_so
 /* Merges a score without a value into each line: soft_merge with max = the sink, sum = 1, acc = 0. */
 static void add_sinks(const attn_job *j, const attn_unit *u, attn_soft t)
 {
-    for (int l = 0; l < u->rows * u->heads; l++) {
-        float sink = j->sinks[u->head0 + l % u->heads], max = fm_max(sink, t.max[l]);
-        float keep = fm_exp(t.max[l] - max), take = fm_exp(sink - max), *a = t.acc + l * j->padded;
-        t.sum[l] = fmaf(1, take, t.sum[l] * keep);
-        t.max[l] = max;
+    const int n = u->rows * u->heads;
+    float sink[ATTN_LINES] = {0}, one[ATTN_LINES] = {0}, keep[ATTN_LINES], take[ATTN_LINES];
+    for (int l = 0; l < n; l++) sink[l] = j->sinks[u->head0 + l % u->heads], one[l] = 1;
+    lines_join(n, sink, one, t.max, t.sum, keep, take);
+    for (int l = 0; l < n; l++) {
+        float *a = t.acc + l * j->padded;
         for (int64_t d = 0; d < j->padded; d += LANES)
-            v16_store(a + d, v16_fma(v16_zero(), v16_all(take), v16_mul(v16_load(a + d), v16_all(keep))));
+            v16_store(a + d, v16_fma(v16_zero(), v16_all(take[l]), v16_mul(v16_load(a + d), v16_all(keep[l]))));
     }
 }
 

@@ -2,9 +2,9 @@
  * with zeros (DeBERTa v2's first layer).
  *
  * A row comes to its neighbour by attention that can see one row only: products of queries and keys count 0, of all
- * distances one has bias 0 and the others one that leaves no weight, and where the text has no such row a sink takes
- * all. So weights are 1 and 0, and nothing but what a cache makes of values is rounded. The shifted rows are joined
- * column by column, as a kernel [out, in, taps] wants them: recipe `kernel`. */
+ * distances one has bias 0 and the others one far below, and where the text has no such row a sink takes all. So
+ * weights are 1 and e^-86, the least that softmax gives, which is 0 beside any other number of a sum. The shifted rows
+ * are joined column by column, as a kernel [out, in, taps] wants them: recipe `kernel`. */
 #include "models/compile/builder.h"
 
 #include <stdio.h>
