@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "core/weight_fill.h"
 #include "engine/engine_state.h"
@@ -13,6 +14,7 @@
 
 #include <malloc.h>
 #include <math.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static void put_int(buf *b, int32_t v) { buf_add(b, &v, sizeof v); }
@@ -443,6 +445,59 @@ static void a_text_gives_sums(void **unused)
     unlink(path);
 }
 
+/* A folder with the same model, whose weights are NaN if `bad`. */
+static void copy_bare(const char *to, bool bad)
+{
+    static const char *const from = "tests/vectors/encoders/bert-bare";
+    static const char *const files[] = {"config.json", "model.safetensors"};
+    err e = {0};
+    mkdir(to, 0700);
+    for (int i = 0; i < 2; i++) {
+        char name[200];
+        buf text = {0};
+        uint64_t header;
+        snprintf(name, sizeof name, "%s/%s", from, files[i]);
+        assert_ok(file_read(&text, name, 1 << 24, &e), &e);
+        memcpy(&header, text.p, sizeof header);
+        if (bad && i == 1) memset(text.p + 8 + header, 0xff, text.n - 8 - header);
+        snprintf(name, sizeof name, "%s/%s", to, files[i]);
+        FILE *f = fopen(name, "wb");
+        assert_true(f && fwrite(text.p, 1, text.n, f) == text.n && fclose(f) == 0);
+        buf_free(&text);
+    }
+}
+
+/* A model whose result is vectors of texts, without logits, has matrices too; and sums of NaN are not written. */
+static void models_without_a_head(void **unused)
+{
+    (void)unused;
+    static const char *const folder = "build/tests/importance-bare", *const path = "build/tests/importance-bare.gguf";
+    const int32_t ids[] = {5, 6, 7, 8, 9};
+    for (int bad = 0; bad < 2; bad++) {
+        engine *g;
+        err e = {0};
+        importance_sum *s;
+        ckpt *c;
+        copy_bare(folder, bad);
+        const engine_options o = {.model = folder, .act = "f32", .kv = "f32", .ctx = 64};
+        assert_ok(engine_open(&g, &o, &e), &e);
+        assert_ok(importance_sum_open(&s, g, &e), &e);
+        assert_ok(importance_sum_add(s, ids, 5, 0, &e), &e);
+        assert_int_equal(importance_sum_write(s, path, &e), bad ? ERR_FORMAT : OK);
+        importance_sum_close(s);
+        engine_close(g);
+        if (bad) {
+            assert_non_null(strstr(e.msg, "is not finite"));
+            continue;
+        }
+        assert_ok(ckpt_open(&c, path, &e), &e);
+        const ckpt_entry *counts = ckpt_find(c, "blk.0.ffn_up.weight.counts");
+        assert_true(counts && *(const float *)(const void *)counts->data == 5);
+        ckpt_close(c);
+        unlink(path);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -451,6 +506,7 @@ int main(void)
         cmocka_unit_test(counts_have_to_fit),         cmocka_unit_test(rows_are_encoded_by_their_expert),
         cmocka_unit_test(experts_get_their_own_rows), cmocka_unit_test(a_text_gives_sums),
         cmocka_unit_test(no_rows_are_held),           cmocka_unit_test(entries_have_names_of_gguf),
+        cmocka_unit_test(models_without_a_head),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

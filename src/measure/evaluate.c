@@ -25,7 +25,7 @@ static int run_chunks(engine *g, session *s, const tap *taps, int32_t n_tap, con
 {
     const program *p = g->prog;
     const int64_t width = values ? tensor_count(&p->tensors[taps->what]) : engine_width(g, -1);
-    bool again = p->needs_whole_sequence && s->want_all;
+    const bool again = p->needs_whole_sequence && s->want_all, heads = p->entries[ENTRY_HEAD].out;
     int rc = OK;
     s->want_to = again && s->n_ids > SCORE_ROWS ? SCORE_ROWS : s->n_ids;
     while (s->text.n_past < s->n_ids || s->in_flight) {
@@ -36,7 +36,7 @@ static int run_chunks(engine *g, session *s, const tap *taps, int32_t n_tap, con
         const int64_t n = b->st.n[AXIS_TOK];
         const bool all = values && !again; /* a tap of token rows shows those that are not wanted too */
         const int64_t first = all || s->want_from < s->text.n_past ? s->text.n_past : s->want_from;
-        const int64_t rows = all ? n : b->st.n[AXIS_OUT];
+        const int64_t rows = all ? n : heads ? b->st.n[AXIS_OUT] : 0;
         if (!rc) rc = failed;
         if (!rc) rc = damage_check(g, e);
         if (!rc) rc = row_fault_error(g, b, 0, s->text.n_past, e);

@@ -8,6 +8,7 @@
 #include "io/importance.h"
 #include "models/export/gguf_names.h"
 
+#include <math.h>
 #include <string.h>
 
 /* The input of some matrices, or of a stack of them. */
@@ -131,6 +132,15 @@ int importance_sum_add(void *ctx, const int32_t *ids, int64_t n, int64_t first, 
     return engine_watch(s->g, ids, (size_t)n, s->taps, s->n_tap, e);
 }
 
+/* Where logits are computed, rows that are not finite are found there; models without a head have these sums alone. */
+static int check_finite(const input *t, const char *name, err *e)
+{
+    for (int64_t k = 0; k < (int64_t)t->parts * t->cols; k++)
+        if (!isfinite(t->square[k]))
+            return err_set(e, ERR_FORMAT, "%s: its input is not finite: the model's weights are damaged", name);
+    return OK;
+}
+
 static bool any_rows(const input *t)
 {
     int64_t all = 0;
@@ -143,7 +153,8 @@ static bool any_rows(const input *t)
 static int add_sums(gguf_names *names, const weight *w, const input *t, importance_sums *m, size_t *n, err *e)
 {
     const char *of[GGUF_NAMES_MAX];
-    int rc = gguf_names_of(names, w, of, e);
+    int rc = check_finite(t, w->name, e);
+    if (!rc) rc = gguf_names_of(names, w, of, e);
     if (rc) return rc;
     const char *name = of[0] ? of[0] : w->name;
     for (size_t k = 0; k < *n; k++) {
