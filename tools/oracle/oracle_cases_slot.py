@@ -107,6 +107,8 @@ like("nemotron-h-latent", "nemotron-h", moe_latent_size=lambda s: s.dim - 7, n_g
      n_routed_experts=8, norm_topk_prob=False, use_bias=True, use_conv_bias=False, mlp_bias=True,
      mamba_hidden_act="gelu", n_groups=1,
      layers_block_type=["mlp", "moe", "linear_attention", "full_attention"])
+like("nemotron-h-dense", "nemotron-h",
+     layers_block_type=["linear_attention", "full_attention", "mlp", "linear_attention"])
 case("falcon-h1", "FalconH1Config", "falcon_h1", falcon_h1, **UNTIED)
 like("falcon-h1-norm", "falcon-h1", mamba_rms_norm=True, mamba_proj_bias=True, projectors_bias=True, mlp_bias=True,
      attention_bias=True, mamba_d_ssm=None, mamba_expand=3, mamba_n_groups=3)

@@ -14,6 +14,7 @@ from oracle_cases import FULL, pattern, rope, yarn
 from oracle_gguf_delta import blocks, delta, write_delta_keys
 from oracle_gguf_kv import factors, own_name, stacked_streams, write_gemma3n, write_gemma4
 from oracle_gguf_moe import buffers_of, experts, first, write_expert_keys, write_latent_keys
+from oracle_gguf_ssm import ARCHS, multiplied, named_experts, shared_alone, ssm, write_ssm_keys
 from oracle_remote import OPENELM_FFN, OPENELM_HEADS, OPENELM_KV, ScaledEmbedding, ScaledLinear, divisible
 from oracle_table import CASES
 
@@ -105,6 +106,15 @@ def theta(value=10000.0, **more):
 
 
 HALF = theta(partial_rotary_factor=0.5)
+
+def unlimited(**more):
+    """Mamba 2 whose steps have no limits."""
+    return lambda s: dict(time_step_limit=(0.0, math.inf), **more)
+
+
+def mixed(s):
+    return dict(time_step_min=0.001, layers_block_type=["linear_attention", "moe", "full_attention", "moe"])
+
 
 # case: (architecture, values the file implies or llama.cpp takes for granted, change of each tensor)
 FILES = {
@@ -205,6 +215,19 @@ FILES = {
         layer_types=pattern(s.layers + 1, 2, "linear_attention")), delta(True)),
     "qwen3-next":       ("qwen3next", lambda s: dict(
         layer_types=pattern(s.layers + 1, 3, "linear_attention"), mlp_only_layers=[]), delta(False)),
+    "mamba2":           ("mamba2", unlimited(), ssm(plain)),
+    "mamba2-tied":      ("mamba2", unlimited(use_bias=False, hidden_act="silu"), ssm(plain)),
+    "granite-hybrid":   ("granitehybrid", unlimited(), ssm(experts(LLAMA))),
+    "granite-hybrid-dense": ("granitehybrid", unlimited(mamba_proj_bias=False, attention_bias=False),
+                             ssm(shared_alone(LLAMA))),
+    "nemotron-h":       ("nemotron_h_moe", mixed, ssm(named_experts)),
+    "nemotron-h-latent": ("nemotron_h_moe", lambda s: dict(mixed(s), n_group=1, use_bias=False, mlp_bias=False,
+                                                           mamba_hidden_act="silu"), ssm(named_experts)),
+    "nemotron-h-dense": ("nemotron_h", lambda s: dict(time_step_min=0.001), ssm(plain)),
+    "falcon-h1":        ("falcon-h1", unlimited(), multiplied),
+    "falcon-h1-norm":   ("falcon-h1", unlimited(mamba_norm_before_gate=False, mamba_proj_bias=False, mlp_bias=False,
+                                                projectors_bias=False, attention_bias=False, mamba_d_ssm=66,
+                                                mamba_expand=2), multiplied),
 }
 # converted from the family's own tensors, others from transformers' class
 AS_PUBLISHED = ("chatglm", "jais", "openelm", "bailing", "bailing2")
@@ -220,6 +243,12 @@ def kv_heads(c, arch):
 def write_keys(w, model, arch):
     """The hyper-parameters of a model, under the keys of `arch`."""
     c = model.config
+    if arch in ARCHS:
+        write_ssm_keys(w, model, arch)
+        write_extras(w, model, arch)
+        if arch == "granitehybrid":
+            write_expert_keys(w, c)
+        return
     dim = first(c, "hidden_size", "n_embd", "d_model")
     heads = first(c, "num_attention_heads", "n_head", "n_heads")
     w.add_context_length(first(c, "max_position_embeddings", "n_positions", "max_seq_len") or 2048)
@@ -314,10 +343,10 @@ EXTRAS = (
     ("mpt", "clamp_kqv", lambda c: c.attn_config.clip_qkv),
     ("mpt jais", "max_alibi_bias", lambda c: 8.0),
     ("falcon", "tensor_data_layout", lambda c: "jploski"),
-    ("granite granitemoe", "attention_scale", "attention_multiplier"),
-    ("granite granitemoe minicpm", "embedding_scale", "embedding_multiplier"),
-    ("granite granitemoe minicpm", "residual_scale", "residual_multiplier"),
-    ("granite granitemoe minicpm", "logit_scale", "logits_scaling"),
+    ("granite granitemoe granitehybrid", "attention_scale", "attention_multiplier"),
+    ("granite granitemoe minicpm granitehybrid", "embedding_scale", "embedding_multiplier"),
+    ("granite granitemoe minicpm granitehybrid", "residual_scale", "residual_multiplier"),
+    ("granite granitemoe minicpm granitehybrid", "logit_scale", "logits_scaling"),
     ("t5", "decoder_block_count", "num_decoder_layers"),
     ("t5", "relative_attn_buckets_count", "relative_attention_num_buckets"),
     ("t5", "decoder_start_token_id", "decoder_start_token_id"),
