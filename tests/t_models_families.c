@@ -84,7 +84,7 @@ static const char *const worded[] = {
     "exaone4",      "falcon-7b",     "falcon-40b",        "glm4-moe",   "deepseek3",        "deepseek2-lite",
     "exaone4-full", "stablelm",      "granitemoe-shared", "lfm2",       "lfm2-moe",         "ministral3",
     "minimax-m2",   "afmoe",         "hunyuan-moe",       "bailing2",   "wrapped-qwen2_vl", "gemma4",
-    "gemma4-moe",   "gemma4-values", "gemma3n",           "qwen3-next"};
+    "gemma4-moe",   "gemma4-values", "gemma3n",           "qwen3-next", "mamba2-free"};
 
 /* Value heads of Qwen3.5 lie tiled over key heads there, and no export writes such a file: this one was made by the
  * tools of its makers. */

@@ -222,9 +222,8 @@ static void what_is_wrong_with_the_spec(void **unused)
          "S:15: [tensors] no slot asks for '{i}.attn.kk': did you mean '{i}.attn.k'?"},
         {NUMBERS "[tensors]\n{i}.attn.k = layers.{i}.self_attn.k_proj (turn)\n",
          "S:15: {i}.attn.k: unknown recipe 'turn': known are transpose, fit, conv1d, kernel, rope_pairs, "
-         "unit, alone, exp, flat, bare, rows A .. B, columns A .. B, every S take L at O, norm NAME eps E, through "
-         "NAME, + N, "
-         "* N"},
+         "unit, alone, exp, flat, bare, lines N, rows A .. B, columns A .. B, every S take L at O, norm NAME eps E, "
+         "through NAME, + N, * N"},
         {NUMBERS "[tensors]\n{i}.attn.k = layers.{i}.self_attn.k_proj (rows 0 .. 3)\n",
          "W: tensor 'model.layers.0.self_attn.k_proj.weight' is [4, 8], expected 4 rows, not the 3 of the recipe, for "
          "{i}.attn.k "

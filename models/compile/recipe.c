@@ -188,16 +188,17 @@ static int read_step(reader *r, span step, recipe *out)
         return step.p[0] == 'r' ? read_run(r, "rows", after_word(step, 5), &out->row0, &out->rows)
                                 : read_every(r, after_word(step, 6), out);
     }
+    if (span_starts(step, "lines ")) return read_count(r, after_word(step, 6), &out->lines);
     if (span_starts(step, "through ")) return read_other(r, after_word(step, 8), &out->through);
     if (span_starts(step, "norm ")) return read_norm(r, after_word(step, 5), out);
     if (span_starts(step, "columns ")) return read_run(r, "columns", after_word(step, 8), &out->col0, &out->cols);
     if (step.n && step.p[0] == '+') return read_number(r, after_word(step, 1), &out->add);
     if (step.n && step.p[0] == '*') return read_number(r, after_word(step, 1), &out->mul);
-    return err_set(
-        r->e, ERR_SPEC,
-        "%s: unknown recipe '%.*s': known are transpose, fit, conv1d, kernel, rope_pairs, unit, alone, exp, "
-        "flat, bare, rows A .. B, columns A .. B, every S take L at O, norm NAME eps E, through NAME, + N, * N",
-        r->where, (int)step.n, (const char *)step.p);
+    return err_set(r->e, ERR_SPEC,
+                   "%s: unknown recipe '%.*s': known are transpose, fit, conv1d, kernel, rope_pairs, unit, alone, exp, "
+                   "flat, bare, lines N, rows A .. B, columns A .. B, every S take L at O, norm NAME eps E, through "
+                   "NAME, + N, * N",
+                   r->where, (int)step.n, (const char *)step.p);
 }
 
 /* `through` is about a whole matrix, and stands alone or after norm. */

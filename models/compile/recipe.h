@@ -17,6 +17,7 @@ typedef struct recipe {
     bool alone;                  /* a tensor X.scale beside X.weight is no factor of it */
     bool exponential;            /* exp(w), before mul and add */
     bool flat, bare;             /* for exports: a stack without an axis of its own; a name without .weight */
+    int64_t lines;               /* for exports: a vector is written as so many rows, 1: without rows; 0: as it lies */
     int64_t row0, block, stride; /* sliced: rows row0 + n / block * stride + n % block; block 0: one run of `rows` */
     int64_t rows;                /* of a run; 0 = as many as are wanted */
     int64_t col0, cols;          /* columns col0 … col0 + cols - 1; cols 0: all */

@@ -232,7 +232,8 @@ static int put_hf(exporter *x, const char *key, const char *name, const value *v
         if (rc || !path) return rc; /* no line names the nested key: its plain form or a default serves */
         full = arena_printf(&x->mem, "%s%s", path, dot);
     }
-    return full ? put_path(x, full, strlen(full), v, words, module_option(name, PARAM_FLOAT) != NULL) : export_oom(x);
+    const bool real = module_option(name, PARAM_FLOAT) || str_ends(key, "_multiplier"); /* classes refuse 1 for 1.0 */
+    return full ? put_path(x, full, strlen(full), v, words, real) : export_oom(x);
 }
 
 /* Whether a metadata key of GGUF has no architecture in front. */
@@ -377,10 +378,17 @@ static int add_lines(exporter *x)
 
 /* ---- biases */
 
-/* Whether the program has the biases of an option: "bias_o" is that of role o, "bias" those of all others. */
+/* Whether an option says of the role that it has a bias: "bias_o" is that of role o, "bias_mix" those of convolutions,
+ * "bias" those of all others. */
+static bool tells_of(const char *option, const char *role)
+{
+    const char *own = strcmp(role, "o") == 0 ? "bias_o" : str_ends(role, "_kernel") ? "bias_mix" : "bias";
+    return strcmp(option, own) == 0;
+}
+
+/* Whether the program has the biases of an option. */
 static bool has_bias(const exporter *x, const char *slot, const char *option)
 {
-    const char *role = strncmp(option, "bias_", 5) == 0 ? option + 5 : NULL;
     size_t n = strlen(slot);
     for (uint32_t i = 0; i < x->m->prog->n_weight; i++) {
         int layer;
@@ -388,7 +396,7 @@ static bool has_bias(const exporter *x, const char *slot, const char *option)
         char path[EXPORT_SLOT];
         export_split_name(x->m->prog->weights[i].name, &layer, path, &bias);
         bool of_slot = bias && strncmp(path, slot, n) == 0 && path[n] == '.' && !strchr(path + n + 1, '.');
-        if (of_slot && (role ? strcmp(path + n + 1, role) == 0 : strcmp(path + n + 1, "o") != 0)) return true;
+        if (of_slot && tells_of(option, path + n + 1)) return true;
     }
     return false;
 }
@@ -460,9 +468,21 @@ static int add_keys(exporter *x)
     return OK;
 }
 
+/* A line of [gguf] may say which architecture of several a model is. */
+static int choose_arch(exporter *x)
+{
+    const spec_row *row = spec_find(x->names, "gguf", "general.architecture");
+    value v = {0};
+    int rc = row ? value_of_key(x, row, false, &v) : OK;
+    if (!rc && v.kind == VALUE_TEXT) x->arch = v.text;
+    return rc;
+}
+
 static int add_name(exporter *x)
 {
     if (x->kind == EXPORT_GGUF) {
+        int rc = choose_arch(x);
+        if (rc) return rc;
         gguf_add_text(&x->pairs, "general.architecture", x->arch);
         gguf_add_text(&x->pairs, "general.name", x->m->name);
         gguf_add_uint(&x->pairs, "general.quantization_version", GGUF_U32, 2);

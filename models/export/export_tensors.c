@@ -35,8 +35,9 @@ typedef struct out_tensor {
     int64_t matrices, rows, cols; /* of one matrix as the container has it; of a vector: rows numbers, cols 1 */
     bool stacked, vector, mixed;  /* mixed: some part is transposed, matrices are put together */
     bool conv1d;
-    out_row *row; /* [rows] of one matrix; NULL: mixed, or the rows of one part in their order */
-    shape dims;   /* as it is written */
+    int64_t lines; /* of a vector: rows that it is written as, 0: as it lies */
+    out_row *row;  /* [rows] of one matrix; NULL: mixed, or the rows of one part in their order */
+    shape dims;    /* as it is written */
     exporter *x;
 } out_tensor;
 
@@ -331,6 +332,8 @@ static shape dims_of(const out_tensor *t)
 {
     const shape *table = t->vector ? table_of(t) : NULL;
     int64_t vectors = t->vector ? vectors_in(t) : 1;
+    if (t->lines > 1 && t->rows % t->lines == 0) return (shape){2, {t->lines, t->rows / t->lines}};
+    if (t->lines == 1) return (shape){1, {t->rows}};
     if (table) return *table;
     if (t->conv1d && t->x->kind != EXPORT_GGUF) return (shape){3, {t->rows, 1, t->cols}};
     if (vectors > 1) return (shape){2, {vectors, t->rows / vectors}};
@@ -357,6 +360,7 @@ static int collect_one(exporter *x, tensor_list *all, const weight *w, const out
                           .matrices = name->matrices,
                           .stacked = name->stacked,
                           .vector = w->vector,
+                          .lines = w->vector ? name->how.lines : 0,
                           .conv1d = name->how.conv1d && !w->vector,
                           .x = x};
         if (!map_put(&all->by_name, span_str(full), (uint32_t)all->n)) return export_oom(x);

@@ -10,16 +10,21 @@
 
 typedef struct numbers {
     float *at;
-    size_t n;
+    size_t row; /* as many numbers */
 } numbers;
 
 static int give_numbers(void *self, uint64_t n, float *to, err *e)
 {
     const numbers *f = self;
-    (void)n;
     (void)e;
-    memcpy(to, f->at, f->n * sizeof *to);
+    memcpy(to, f->at + n * f->row, f->row * sizeof *to);
     return OK;
+}
+
+static shape dims_of(const recipe *how, size_t n)
+{
+    if (how->lines > 1 && n % (size_t)how->lines == 0) return (shape){2, {how->lines, n / (size_t)how->lines}};
+    return how->flat ? (shape){0} : (shape){1, {n}};
 }
 
 /* Adds the tensor of n numbers that a line of [tensors] names for the container; the caller fills it. *out NULL: no
@@ -36,10 +41,11 @@ static int add_numbers(exporter *x, const spec_row *row, const char *slot, int l
     *out = arena_array(&x->mem, n, sizeof **out);
     if (!f || !*out || !full || !mem_grow((void **)&x->tensor, &x->cap, x->n + 1, sizeof *x->tensor))
         return export_oom(x);
-    *f = (numbers){*out, n};
+    const shape dims = dims_of(&name.how, n);
+    *f = (numbers){*out, dims.rank ? (size_t)dims.dim[dims.rank - 1] : 1};
     x->tensor[x->n++] = (write_tensor){.name = full,
                                        .type = x->kind == EXPORT_HF && x->type != DTYPE_NONE ? x->type : DTYPE_F32,
-                                       .dims = name.how.flat ? (shape){0} : (shape){1, {n}},
+                                       .dims = dims,
                                        .row = give_numbers,
                                        .self = f};
     return OK;

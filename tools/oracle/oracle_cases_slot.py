@@ -118,3 +118,4 @@ like("bamba-bias", "bamba", mamba_proj_bias=True, attention_bias=True, mlp_bias=
      mamba_n_groups=1, **TIED)
 case("mamba2", "Mamba2Config", "mamba2", mamba2)
 like("mamba2-tied", "mamba2", use_bias=True, use_conv_bias=False, hidden_act="gelu", n_groups=1, **TIED)
+like("mamba2-free", "mamba2", time_step_limit=(0.0, float("inf")), n_groups=2)

@@ -24,7 +24,8 @@ MODULES = {"rms": "layer", "layer": "rms", "gated": "plain", "plain": "gated", "
 # Keys that say nothing about the logits of a short text, or only repeat what the tensors say.
 SILENT = {("config", "vocab"), ("config", "positions"), ("config", "rope_positions"), ("config", "edge"),
           ("tensors", "{i}.ffn.edge")}
-EXPORTED = {"deepseek2": ("kv_heads", "head_dim")}     # keys of [config] that only exports to GGUF read
+# keys of [config] that only exports to GGUF read, or only families that build on the spec
+EXPORTED = {"deepseek2": ("kv_heads", "head_dim"), "nemotron_h": ("mixed",), "mamba2": ("head_dim",)}
 FORMULAS = ("embed", "block", "final", "logits", "pooled", "scores", "enc.embed", "enc.block", "enc.final")
 SKIPPED = ("model", "generate", "tokenizer", "runtime", "serve", "config.json", "gguf")
 
@@ -126,7 +127,8 @@ def line_changes(key, value):
     if key in ("prefix", "ignore"):
         return [("name", "other." + value)] if key == "prefix" else []
     names = " | ".join(re.sub(r"^([^ ]+)", r"\1_other", part) for part in split_outside(value, "|"))
-    read = re.sub(r" \((bare|flat)(, (bare|flat))*\)", "", value)     # of recipes, these are for exports
+    # of recipes, these are for exports
+    read = re.sub(r" \((bare|flat|lines \w+)(, (bare|flat|lines \w+))*\)", "", value)
     plain = re.sub(r" \([^)]*\)", "", read)
     return [("name", names)] + ([("recipe", plain)] if plain != read else [])
 
