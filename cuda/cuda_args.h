@@ -13,7 +13,7 @@
 
 /* Threads of a block of each kernel. */
 enum {
-    FMAT_THREADS = 256,
+    FMAT_THREADS = 64,
     MANY_THREADS = 256,
     RUN_THREADS = 512, /* at most */
     ATTN_WARPS = 8,
@@ -96,11 +96,24 @@ enum { WG_OUTPUTS = 192, WG_THREADS = 512, WG_SHARED = 208 << 10 };
 #define WG_ROWS(two_levels)  ((two_levels) ? 64 : 128)
 #define WG_FITS(block, code) ((block) >= 32 && (code) != PANEL_E4M3)
 
-/* Float weights, float activations. */
-typedef struct fmat_args {
-    product_args of;
+/* Float weights, float activations. A warp has FMAT_WARP_OUTPUTS outputs, and a ring of FMAT_DEPTH stages of FMAT_PIECE
+ * bytes of each, FMAT_PITCH apart; size: bytes of a weight. */
+enum { FMAT_WARP_OUTPUTS = 8, FMAT_OUTPUTS = FMAT_THREADS / 32 * FMAT_WARP_OUTPUTS, FMAT_PIECE = 256, FMAT_DEPTH = 12 };
+#define FMAT_PITCH(size) (FMAT_PIECE + 16 * (size))
+#define FMAT_RING(size)  (FMAT_DEPTH * FMAT_WARP_OUTPUTS * FMAT_PITCH(size))
+typedef struct fmat_part {
     const uint8_t *w;
+    const float *bias; /* see product_args */
+    float *y;
+    int64_t n;
+    int32_t block0; /* along y: the first that is its own */
+} fmat_part;
+typedef struct fmat_args { /* up to PRODUCT_PARTS matrices of one type that read the same activations */
+    fmat_part part[PRODUCT_PARTS];
+    const int32_t *table, *live;
     const float *x;
+    int64_t cols, x_cols, head_rows;
+    int32_t parts, blocks;
 } fmat_args;
 
 /* A run of ops on rows of one length, which hand rows on in shared memory: a block of threads has a row, or some

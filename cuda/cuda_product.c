@@ -21,6 +21,9 @@ static int64_t shared_least(int rows, int warps)
     return warps * QDECODE_WARP_BYTES(rows) + QDECODE_STAGE_BYTES(rows);
 }
 
+/* Of a block of threads of fmatmul.cuh. */
+static int float_shared(int type) { return FMAT_THREADS / 32 * FMAT_RING((int)dtype_info[float_types[type]].bytes); }
+
 int cuda_product_load(cuda_weights *w, err *e)
 {
     static const char *const kinds[] = {
@@ -47,7 +50,11 @@ int cuda_product_load(cuda_weights *w, err *e)
     for (int k = 0; k < CUDA_FLOATS * CUDA_FAST_WAYS && !rc; k++) {
         snprintf(name, sizeof name, "cuda_fmat_%s_%d", dtype_info[float_types[k / CUDA_FAST_WAYS]].name,
                  rows[k % CUDA_FAST_WAYS]);
-        rc = cuda_find(&w->q, w->fast, name, &to->fmat[k / CUDA_FAST_WAYS][k % CUDA_FAST_WAYS], e);
+        cu_function *f = &to->fmat[k / CUDA_FAST_WAYS][k % CUDA_FAST_WAYS];
+        rc = cuda_find(&w->q, w->fast, name, f, e);
+        if (!rc)
+            rc = cuda_done(&w->q, cu->cuFuncSetAttribute(*f, CU_SHARED_DYNAMIC, float_shared(k / CUDA_FAST_WAYS)),
+                           "preparing a kernel", e);
     }
     return rc;
 }
@@ -85,6 +92,14 @@ int cuda_qdecode_launch(cuda_queue *q, const cuda_kernels *k, int kind, product_
     return cuda_launch_grid(q, k->qdecode[kind][way], grid, (void *[]){a}, e);
 }
 
+int cuda_fmat_launch(cuda_queue *q, const cuda_kernels *k, int type, int rows, fmat_args *a, err *e)
+{
+    const int way = rows > 1 && !a->table; /* rows sorted by expert go one by one: a block of threads has one matrix */
+    const cuda_grid grid = {cuda_blocks(rows, way ? CUDA_FAST_ROWS : 1), a->blocks, FMAT_THREADS,
+                            (uint64_t)float_shared(type)};
+    return cuda_launch_grid(q, k->fmat[type][way], grid, (void *[]){a}, e);
+}
+
 static product_args product_of(const cuda_device *d, const cuda_segment *s, const step *st, const op *o)
 {
     const program *p = d->p;
@@ -100,14 +115,6 @@ static product_args product_of(const cuda_device *d, const cuda_segment *s, cons
     if (o->kind == OP_MATMUL_HEADS) a.head_rows = w->rows / (a.x_cols / w->cols);
     if (o->kind == OP_MATMUL_EXP) a.table = cuda_at(d, s, o->in[3]);
     return a;
-}
-
-/* Rows sorted by expert go one by one: a block of threads has one matrix. */
-static int way_of(const product_args *a) { return a->rows > 1 && !a->table; }
-
-static cuda_grid product_grid(const product_args *a, int64_t outputs, int threads)
-{
-    return (cuda_grid){cuda_blocks(a->rows, way_of(a) ? CUDA_FAST_ROWS : 1), cuda_blocks(a->n, outputs), threads, 0};
 }
 
 /* Whether the kernels of many rows take each of these matrices. */
@@ -189,12 +196,26 @@ static int float_type_of(const cuda_device *d, const op *o)
     return k;
 }
 
-static int start_floats(cuda_device *d, const cuda_segment *s, const step *st, const op *o, err *e)
+/* Up to PRODUCT_PARTS float matrices of one type. */
+static int start_floats(cuda_device *d, const cuda_segment *s, const step *st, const uint32_t *ops, int n, err *e)
 {
-    const held_weight *w = cuda_matrix(d, o);
-    fmat_args a = {.of = product_of(d, s, st, o), .w = w->data, .x = cuda_at(d, s, o->in[0])};
-    return cuda_launch_grid(&d->q, d->w->kernels.fmat[float_type_of(d, o)][way_of(&a.of)],
-                            product_grid(&a.of, FMAT_THREADS / LANES, FMAT_THREADS), (void *[]){&a}, e);
+    const op *first = &d->p->ops[*ops];
+    const product_args of = product_of(d, s, st, first);
+    fmat_args a = {.table = of.table,
+                   .live = of.live,
+                   .x = cuda_at(d, s, first->in[0]),
+                   .cols = of.cols,
+                   .x_cols = of.x_cols,
+                   .head_rows = of.head_rows,
+                   .parts = n};
+    for (int i = 0; i < n; i++) {
+        const op *o = &d->p->ops[ops[i]];
+        const product_args part = product_of(d, s, st, o);
+        a.part[i] = (fmat_part){
+            .w = cuda_matrix(d, o)->data, .bias = part.bias, .y = part.y, .n = part.n, .block0 = a.blocks};
+        a.blocks += (int32_t)cuda_blocks(part.n, FMAT_OUTPUTS);
+    }
+    return cuda_fmat_launch(&d->q, &d->w->kernels, float_type_of(d, first), of.rows, &a, e);
 }
 
 /* How many ops from the first on can be one launch. */
@@ -221,8 +242,8 @@ static int start_exact(cuda_device *d, const cuda_segment *s, const step *st, co
     *done = true;
     for (int i = 0; i < n && !packed; i++) *done = *done && float_type_of(d, &d->p->ops[ops[i]]) < CUDA_FLOATS;
     for (int i = 0, each; i < n && *done && !rc; i += each) {
-        each = packed ? same_launch(d, ops + i, n - i) : 1;
-        rc = packed ? start_packed(d, s, st, ops + i, each, e) : start_floats(d, s, st, &d->p->ops[ops[i]], e);
+        each = same_launch(d, ops + i, n - i);
+        rc = packed ? start_packed(d, s, st, ops + i, each, e) : start_floats(d, s, st, ops + i, each, e);
     }
     return rc;
 }

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 struct qdecode_args; /* cuda_args.h */
+struct fmat_args;
 
 /* Kernels besides those of ops: X(name), in definitions.cu; in fast.cu. */
 #define CUDA_MOVE_LIST(X) X(move_in) X(move_out) X(columns_in)
@@ -271,6 +272,8 @@ typedef struct product_rows {
     int32_t rows, used;
 } product_rows;
 int cuda_qdecode_launch(cuda_queue *q, const cuda_kernels *k, int kind, product_rows r, struct qdecode_args *a, err *e);
+/* That of fmatmul.cuh; type: place in cuda_kernels.fmat. */
+int cuda_fmat_launch(cuda_queue *q, const cuda_kernels *k, int type, int rows, struct fmat_args *a, err *e);
 /* cuda_attn.c: ATTN, likewise, with the QUANTs of a CUDA_CODES. */
 int cuda_attn_start(cuda_device *d, const cuda_segment *s, const step *st, const cuda_ops *of, bool *done, err *e);
 

@@ -165,9 +165,9 @@ template <class K, int ROWS> __device__ __forceinline__ void qdecode(const qdeco
     uint32_t *word = (uint32_t *)(codes + chunk * Z::tiles * Z::codes_bytes);
     /* The next stage to ask for, one ring behind stage s; before stage `whole` it is all there. */
     const uint8_t *from = of.w + number * of.stride + turn * Z::stage + lane * 16;
-    const int share = qkept(a.share), step = qkept(share * Z::stage), first = warp * Z::depth * Z::stage;
-    const uint32_t ring = (uint32_t)qkept((int)__cvta_generic_to_shared(qdecode_shared) + first + lane * 16);
-    const int whole = qkept((last ? (int)((uint32_t)of.stride / Z::stage) : 0) - Z::depth * share);
+    const int share = kept(a.share), step = kept(share * Z::stage), first = warp * Z::depth * Z::stage;
+    const uint32_t ring = (uint32_t)kept((int)__cvta_generic_to_shared(qdecode_shared) + first + lane * 16);
+    const int whole = kept((last ? (int)((uint32_t)of.stride / Z::stage) : 0) - Z::depth * share);
     if (turn - share < whole) {
 #pragma unroll
         for (int i = 0; i < Z::depth; i++, from += step) {
@@ -200,11 +200,11 @@ template <class K, int ROWS> __device__ __forceinline__ void qdecode(const qdeco
     float y[Z::n_tiles][Z::columns * 2] = {};
     /* Where a lane's part is; bytes from one stage of the warp to its next. */
     constexpr int of_scales = K::two ? 4 : 2 * K::scale_bytes;
-    const int lines = qkept(first + 8 * g + (Z::spans_once ? PANEL_LINE : Z::O::lane_line) * q);
-    int tails = qkept(first + of_scales * g);
-    const int codes_step = qkept(share * Z::tiles * Z::codes_bytes), word_step = qkept(share * Z::tiles * Z::row_words);
+    const int lines = kept(first + 8 * g + (Z::spans_once ? PANEL_LINE : Z::O::lane_line) * q);
+    int tails = kept(first + of_scales * g);
+    const int codes_step = kept(share * Z::tiles * Z::codes_bytes), word_step = kept(share * Z::tiles * Z::row_words);
     /* Stages after which the chain comes from another warp; before which it goes to one. */
-    const int taken = qkept(share > 1 ? 0 : INT32_MAX), given = qkept(share > 1 ? last - 1 : 0);
+    const int taken = kept(share > 1 ? 0 : INT32_MAX), given = kept(share > 1 ? last - 1 : 0);
     constexpr int words_lane = Z::spread ? Z::own * Z::row_words : ROWS == 1 ? 0 : Z::paired ? 4 : 2;
     int codes_lane = (ROWS == 1 ? 0 : g * Z::O::row_bytes) + q * Z::O::slots * 4;
     qspread<K> spread;
@@ -217,23 +217,23 @@ template <class K, int ROWS> __device__ __forceinline__ void qdecode(const qdeco
             *(uint4 *)(codes + i) = make_uint4(0, 0, 0, 0);
         if (threadIdx.x < 32) ((uint32_t *)level)[64 + threadIdx.x] = 0;
         spread.begin(lane, tiles, level + 256);
-        if constexpr (!K::two) tails = qkept(tails + spread.rest);
+        if constexpr (!K::two) tails = kept(tails + spread.rest);
         __syncthreads();
     }
     int slot = 0, s = turn;
     for (int c0 = 0; c0 < stages; c0 += chunk) {
-        const int end = qkept(c0 + chunk < last ? c0 + chunk : last), t0 = c0 * Z::tiles;
+        const int end = kept(c0 + chunk < last ? c0 + chunk : last), t0 = c0 * Z::tiles;
         const int filled = tiles - t0 < chunk * Z::tiles ? tiles - t0 : chunk * Z::tiles;
         if (c0) __syncthreads();
         qfill<K, ROWS>(a, r, k0 + (int64_t)t0 * PANEL_K, filled, codes, word);
         __syncthreads();
-        const uint8_t *x = codes + qkept((s - c0) * Z::tiles * Z::codes_bytes + codes_lane);
-        const uint32_t *x_word = word + qkept((s - c0) * Z::tiles * Z::row_words + words_lane * q);
+        const uint8_t *x = codes + kept((s - c0) * Z::tiles * Z::codes_bytes + codes_lane);
+        const uint32_t *x_word = word + kept((s - c0) * Z::tiles * Z::row_words + words_lane * q);
         for (; s < end; s += share, x += codes_step, x_word += word_step) {
             qspread_work<K, ROWS> work = {{lines + slot, tails + slot, x, x_word, levels, a.factor, 0, r.rows, q},
                                           Z::spread && s == spread.end};
             if constexpr (Z::spread) spread.stage(x, work.ends);
-            if constexpr (K::tiles > 1 && (!Z::spread || K::two || K::picks)) work.tiles = qkept(tiles - s * Z::tiles);
+            if constexpr (K::tiles > 1 && (!Z::spread || K::two || K::picks)) work.tiles = kept(tiles - s * Z::tiles);
             qcopy_wait<Z::depth - 1>();
             __syncwarp();
             if constexpr (K::two) work.take_scales();

@@ -37,20 +37,20 @@ template <class K> struct qspread {
         const int in_tail = Z::halves ? q / 2 * 2 * K::sums * PANEL_ROWS + q % 2 * 2 * PANEL_ROWS
                   : K::two  ? in * K::sums * PANEL_ROWS
                             : in * PANEL_K / K::block * PANEL_ROWS * K::scale_bytes;
-        tail = qkept(first / K::tiles * Z::span_bytes + K::tiles * K::lines * PANEL_LINE);
-        rest = qkept(tail + skipped * PANEL_LINE + in_tail);
+        tail = kept(first / K::tiles * Z::span_bytes + K::tiles * K::lines * PANEL_LINE);
+        rest = kept(tail + skipped * PANEL_LINE + in_tail);
         const int of_last = (int)((unsigned)tiles % Z::tiles), here = of_last - first / K::tiles * K::tiles;
-        end = qkept(of_last ? (int)((unsigned)tiles / Z::tiles) : -1);
+        end = kept(of_last ? (int)((unsigned)tiles / Z::tiles) : -1);
         const bool part = here < K::tiles && here > 0;
-        there = qkept(of_last - first);
-        missing = qkept(part ? (K::tiles - here) * K::lines * PANEL_LINE : 0);
+        there = kept(of_last - first);
+        missing = kept(part ? (K::tiles - here) * K::lines * PANEL_LINE : 0);
         if constexpr (K::picks)
-            missing_rest = qkept(part ? missing + (skipped - (here * PANEL_K + picked - 1) / picked) * PANEL_LINE : 0);
-        before = qkept((lane & 28) | ((lane + 3) & 3));
-        zeros = qkept((int)__cvta_generic_to_shared(none));
+            missing_rest = kept(part ? missing + (skipped - (here * PANEL_K + picked - 1) / picked) * PANEL_LINE : 0);
+        before = kept((lane & 28) | ((lane + 3) & 3));
+        zeros = kept((int)__cvta_generic_to_shared(none));
 #pragma unroll
         for (int t = 0; t < Z::round; t++)
-            mine[t] = (uint32_t)qkept(-(Z::spans_once ? g == t / 2 * 2 + q / 2
+            mine[t] = (uint32_t)kept(-(Z::spans_once ? g == t / 2 * 2 + q / 2
                                         : Z::own == 2 ? g == t
                                         : Z::halves   ? g / 4 == t / 2 && g % 4 == q
                                                       : g / 2 == t && (Z::turns || g % 2 == (Z::rows ? q / 2 : 0))));

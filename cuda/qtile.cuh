@@ -1,6 +1,7 @@
 /* qtile.cuh - a stage of a warp of qdecode.cuh: sizes, exact sums of a tile, their part of the chain. */
 #pragma once
 #include "cuda/qfragment.cuh"
+#include "cuda/kept.cuh"
 
 extern __shared__ __align__(16) uint8_t qdecode_shared[];
 
@@ -247,13 +248,6 @@ template <class K, int ROWS> struct qtile {
         for (int i = 0; i < Z::sums; i++) factor_of(i, t, factor).add(sum[i], y);
     }
 };
-
-/* A number that is computed once: without it the compiler does so again for each tile. */
-__device__ __forceinline__ int qkept(int n)
-{
-    asm volatile("" : "+r"(n));
-    return n;
-}
 
 /* A stage of a warp. */
 template <class K, int ROWS> struct qwork {

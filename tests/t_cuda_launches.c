@@ -36,12 +36,12 @@ static long long count_of(buf *counts, const char *name)
     return strtoll(at + strlen(key), NULL, 10);
 }
 
-/* Draws so many tokens. */
-static void draw(const char *model, int tokens, buf *counts)
+/* Draws so many tokens. weights: NULL as they are. */
+static void draw(const char *model, const char *weights, int tokens, buf *counts)
 {
     char command[4096];
-    snprintf(command, sizeof command, "run -m %s --ids 1,2,3 --output ids -n %d --ignore-eos --temperature 0 %s", model,
-             tokens, *model == '$' ? "" : "--weights q4_b64");
+    snprintf(command, sizeof command, "run -m %s --ids 1,2,3 --output ids -n %d --ignore-eos --temperature 0 %s%s",
+             model, tokens, weights ? "--weights " : "", weights ? weights : "");
     count(command, counts);
 }
 
@@ -57,14 +57,14 @@ static void make_wide(int layers, const char *more)
 }
 
 /* Kernels of a layer in a decode step. */
-static long long layer_kernels(const char *more)
+static long long layer_kernels(const char *weights, const char *more)
 {
     buf less = {0}, counts = {0};
     long long n[2];
     for (int layers = 1; layers <= 2; layers++) {
         make_wide(layers, more);
-        draw("wide", 4, &less);
-        draw("wide", 6, &counts);
+        draw("wide", weights, 4, &less);
+        draw("wide", weights, 6, &counts);
         n[layers - 1] = count_of(&counts, "kernels") - count_of(&less, "kernels");
     }
     assert_int_equal((n[1] - n[0]) % 2, 0);
@@ -74,13 +74,11 @@ static long long layer_kernels(const char *more)
 }
 
 /* The logits of the model are the CPU's, to the bit. */
-static void compare_logits(void)
+static void compare_logits(const char *weights)
 {
-    char line[6000];
-    shell("$P bench -m wide --weights q4_b64 -p 9 -n 1 --reps 1 --json --devices cpu > of_cpu");
-    snprintf(line, sizeof line,
-             "LD_LIBRARY_PATH=%s $P bench -m wide --weights q4_b64 -p 9 -n 1 --reps 1 --json --devices cuda:0 > of_gpu",
-             gpu);
+    char line[6000], bench[200];
+    snprintf(bench, sizeof bench, "$P bench -m wide --weights %s -p 9 -n 1 --reps 1 --json --devices", weights);
+    snprintf(line, sizeof line, "%s cpu > of_cpu; LD_LIBRARY_PATH=%s %s cuda:0 > of_gpu", bench, gpu, bench);
     shell(line);
     shell("for i in of_cpu of_gpu; do grep -o 'logits_hash\":\"[0-9a-f]*' $i > $i.hash; done; test -s of_cpu.hash && "
           "cmp of_cpu.hash "
@@ -93,11 +91,13 @@ static void launches_of_a_layer(void **unused)
     static const struct {
         const char *shape;
         int most;
-    } rows[] = {{"", 8}, {"experts=4 used=2", 12}};
+        const char *weights;
+    } rows[] = {{"", 8, "q4_b64"}, {"experts=4 used=2", 12, "q4_b64"}, {"", 9, "f16"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const long long n = layer_kernels(rows[i].shape);
-        compare_logits();
-        if (n > rows[i].most) fail_msg("a layer \"%s\" has %lld launches, not %d", rows[i].shape, n, rows[i].most);
+        const long long n = layer_kernels(rows[i].weights, rows[i].shape);
+        compare_logits(rows[i].weights);
+        if (n > rows[i].most)
+            fail_msg("a layer of %s \"%s\" has %lld launches, not %d", rows[i].weights, rows[i].shape, n, rows[i].most);
     }
 }
 
@@ -115,8 +115,8 @@ static void costs_of_a_step(void **unused)
                 {"synchronizations", STEPS}, {"allocations", 0},
                 {"host_allocations", 0},     {"graphs", 0}};
     buf less = {0}, counts = {0};
-    draw("$V/models/llama", 12, &less);
-    draw("$V/models/llama", 12 + STEPS, &counts);
+    draw("$V/models/llama", NULL, 12, &less);
+    draw("$V/models/llama", NULL, 12 + STEPS, &counts);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const long long n = count_of(&counts, rows[i].name) - count_of(&less, rows[i].name);
         if (n > rows[i].most) fail_msg("%s: %lld in %d steps, not %lld", rows[i].name, n, STEPS, rows[i].most);

@@ -61,13 +61,14 @@ CARDS = (H200, card_by_vendor("H100 SXM", 80e9, 3.35e12, 132, 1.98e9, 1979e12, 9
          card_by_vendor("RTX 4090", 24e9, 1.008e12, 128, 2.52e9, 660.6e12, 165.2e12))
 
 # Bits a weight; bytes of a row's activations for 64 columns; columns of a sum; lane-instructions a weight at 32 rows
-# (PTX, counted), and for 128 sums of the prefill kernels by warps and by warpgroups (SASS of their loops for sm_90a).
-TYPES = {"q4_b64": (4.5, 72, 64, 5.82, 1780, 881), "q8_0": (8.5, 80, 32, 6.99, 982, 624), "f16": (16, 0, 0, 0, 0, 0)}
+# (PTX, counted; f16: at 8), and for 128 sums of the prefill kernels by warps and by warpgroups (SASS of their loops for
+# sm_90a).
+TYPES = {"q4_b64": (4.5, 72, 64, 5.82, 1780, 881), "q8_0": (8.5, 80, 32, 6.99, 982, 624), "f16": (16, 0, 0, 13.4, 0, 0)}
 # Bytes of a key and value at heads of 128; lane-instructions for them at one row, and of a score in prefill (counted).
 CACHES = {"i16": (516, 1937, 289), "q8": (272, 1500, 237), "f16": (512, 6971, 1447)}
+FLOAT_ROW = 3.74  # lane-instructions a weight of f16 at one row (PTX, counted)
 KEYS = 128        # behind each sequence where nothing else is said
 CHUNK = 512       # rows of a prompt in a step: cuda_backend.chunk
-FLOAT_LAYER = 12  # launches of a layer of floats (counted): float matrices with one input are not one launch
 
 
 @dataclasses.dataclass
@@ -81,11 +82,10 @@ class Model:
     experts: int = 1
     used: int = 1
 
-    def matrices(self, packed=True):
-        """(outputs, columns, experts) of the products of a layer; packed ones with one input are one product."""
+    def matrices(self):
+        """(outputs, columns, experts) of the products of a layer; those with one input are one product."""
         q, kv, f, e = self.width, self.kv, self.ffn, self.experts
-        first, second = ([q + 2 * kv], [2 * f]) if packed else ([q, kv, kv], [f, f])
-        return [(n, q, 1) for n in first] + [(q, q, 1)] + [(n, q, e) for n in second] + [(q, f, e)]
+        return [(q + 2 * kv, q, 1), (q, q, 1), (2 * f, q, e), (q, f, e)]
 
     def weights(self, rows=1):
         """Weights that `rows` rows read, the head with them."""
@@ -106,7 +106,7 @@ class Way:
     launch: float = LAUNCH
     bulk: bool = False         # copies
     brings_once: bool = False  # a multiprocessor brings rows once, not each block of threads
-    ring: bool = False         # floats and caches go through one too
+    cache_ring: bool = False   # caches go through one too
     many_from: int = 129       # rows from which on products are the prefill kernel's: MANY of cuda_prefill.c
     many: tuple = ()           # lane-instructions, rate and outputs of a block of that kernel
 
@@ -114,7 +114,7 @@ class Way:
         return 1e-6 * (self.launch + card.gap - H200.gap)
 
     def read(self, card, size, ring=True):
-        return size / ((card.peak if self.bulk else card.loads) if ring or self.ring else card.peak * REGISTERS)
+        return size / ((card.peak if self.bulk else card.loads) if ring else card.peak * REGISTERS)
 
 
 TODAY = Way()
@@ -125,9 +125,10 @@ def met(experts, used, rows):  # how many are read if rows choose at random
 
 
 def read_tests():
-    """Launches of a layer, dense and of experts; {type: lane-instructions a weight at 1 and 8 rows}, as tests allow."""
+    """Launches of a layer: dense, of experts, of floats; {type: lane-instructions a weight at 1 and 8 rows}: as tests
+    allow."""
     with open("tests/t_cuda_launches.c", encoding="utf-8") as file:
-        launches = [int(n) for n in re.findall(r'\{"[^"]*", (\d+)\}', file.read())[:2]]
+        launches = [int(n) for n in re.findall(r'\{"[^"]*", (\d+), "', file.read())]
     with open("tests/t_cuda_budget.c", encoding="utf-8") as file:
         rows = re.findall(r"\{DTYPE_(\w+), \{([\d.]+), ([\d.]+)\}\}", file.read())
     budget = 128 * 132 * 1.98e9 / 4.3e12 / 8  # a bit, as that test has it
@@ -139,7 +140,7 @@ LAUNCHES, FEW_ROWS = read_tests()
 
 
 def launches_of(model, packed):
-    return LAUNCHES[model.experts > 1] if packed else FLOAT_LAYER
+    return LAUNCHES[model.experts > 1] if packed else LAUNCHES[2] + LAUNCHES[model.experts > 1] - LAUNCHES[0]
 
 
 def bring(card, row_bytes, columns, rows, blocks=1.0):
@@ -164,7 +165,8 @@ def product(card, kind, outputs, columns, rows, experts=1.0, way=TODAY):
     bits, row_bytes, _, lanes32, *_ = TYPES[kind]
     weights = outputs * columns * experts
     if kind == "f16":
-        return way.start(card) + way.read(card, 2 * weights * -(-rows // 8), ring=False)
+        times, lanes = -(-rows // 8), FLOAT_ROW if rows == 1 else lanes32
+        return way.start(card) + max(way.read(card, 2 * weights * times), compute(card, 0, weights * lanes * times))
     if rows >= (way.many_from if experts == 1 else 8):
         return many_rows(card, kind, outputs, columns, rows, int(-(-experts // 1)), way)
     most = next((n for n in (1, 8) if rows <= n), 32)
@@ -179,13 +181,13 @@ def attention(card, cache, model, keys, way=TODAY):
     """One row of each sequence, `keys` in all."""
     size, lanes, _ = CACHES[cache]
     heads = keys * model.kv / 128
-    return way.start(card) + max(way.read(card, heads * size, ring=False), compute(card, 0, heads * lanes))
+    return way.start(card) + max(way.read(card, heads * size, way.cache_ring), compute(card, 0, heads * lanes))
 
 
 def decode(card, model, kind, rows, keys=KEYS, way=TODAY):
     """Seconds of a step of `rows` sequences."""
     packed = kind != "f16"
-    matrices, each = model.matrices(packed), max(round(rows * model.used / model.experts), 1)
+    matrices, each = model.matrices(), max(round(rows * model.used / model.experts), 1)
     layer = sum(product(card, kind, n, k, each if e > 1 else rows, met(e, model.used, rows), way)
                 for n, k, e in matrices)
     layer += attention(card, "i16" if packed else "f16", model, keys * rows, way)
@@ -207,7 +209,7 @@ def many_rows(card, kind, outputs, columns, rows, experts, way):
 def prefill(card, model, kind, rows, exact=True, way=TODAY):
     """Seconds of a prompt, by steps of CHUNK rows."""
     packed, chunk, steps, layer = kind != "f16", min(CHUNK, rows), -(-rows // CHUNK), 0.0
-    for n, k, e in model.matrices(packed):
+    for n, k, e in model.matrices():
         each = -(-chunk * model.used // e) if e > 1 else chunk
         if exact:
             layer += product(card, kind, n, k, each, e, way)
@@ -313,7 +315,7 @@ def changes_tables():
                        ("as it is: by `qdecode.cuh`", {"many_from": 129}),
                        ("and dependent launches", {"launch": DEPENDENT}), ("and bulk copies", {"bulk": True}),
                        ("and activations once a multiprocessor", {"brings_once": True}),
-                       ("and a ring for floats and caches", {"ring": True})):
+                       ("and a ring for caches", {"cache_ring": True})):
         way = dataclasses.replace(way, **more)
         rows.append((name, *(f"{best(*kind) / decode(H200, LLAMA7, *kind, KEYS, way):.2f}" for kind in kinds)))
     out = table(("decode of 7 B, shares", "q4_b64", "8 sequences", "64", "q8_0", "f16"), rows)

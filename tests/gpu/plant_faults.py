@@ -29,7 +29,8 @@ import sys
 import tempfile
 
 # Three sequences, ALiBi, places, buckets, a window, many heads, sinks.
-KERNELS = [("t_cuda_products", {})] + [("t_cuda_attn", {"CASE": str(case)}) for case in (2, 4, 18, 14, 6, 8, 15)]
+KERNELS = [("t_cuda_products", {}), ("t_cuda_floats", {})]
+KERNELS += [("t_cuda_attn", {"CASE": str(case)}) for case in (2, 4, 18, 14, 6, 8, 15)]
 KERNELS += [("t_cuda_prefill", {"TYPE": kind}) for kind in ("q4_b64", "q8_0", "q6_k", "iq4_nl")]
 KERNELS += [("t_cuda_wgmma", {"TYPE": kind}) for kind in ("q4_b64", "q8_0", "q5_k", "q4_t")]
 # A Llama, experts, floats, a coded cache, slots, an encoder; in chunks of one row.
