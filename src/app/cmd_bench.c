@@ -63,12 +63,14 @@ static const flag_group bench_flags[] = {
 typedef struct progress {
     engine *g;
     int64_t made, first; /* tokens generated; sequences that have one, or their vector */
+    err failed;          /* of the first sequence that was given up */
 } progress;
 
 /* A sequence that has its first token waits for the others. */
 static bool on_token(void *ctx, const token_event *ev)
 {
     progress *p = ctx;
+    if (ev->error) err_set(&p->failed, ERR_UNAVAILABLE, "%s", ev->error);
     if (ev->token >= 0) p->made++;
     if (ev->token >= 0 && ev->index == 0) {
         p->first++;
@@ -151,7 +153,7 @@ static int repetition(engine *g, const bench_options *o, const bench_case *c, ui
     t->decoded = p.made - before;
     for (int i = 0; i < batch && !rc; i++) engine_cancel(g, ids[i]);
     while (!rc && more) rc = engine_infer(g, &more, e);
-    return rc;
+    return rc ? rc : err_copy(e, &p.failed);
 }
 
 /* ---- hash of the logits (of an encoder: the vector) of a fixed prompt: the same for every instruction set, chunk

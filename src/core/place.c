@@ -53,8 +53,9 @@ static void release_ended(placer *s, uint32_t done)
     s->n_live = n;
 }
 
-/* If op i is the last to read its first operand, the output takes over that block; true when done. */
-static bool reuse_operand(placer *s, uint32_t i, uint64_t bytes)
+/* If op i is the last to read its first operand, the output takes over that block, until op `until` at least; true when
+ * done. */
+static bool reuse_operand(placer *s, uint32_t i, uint64_t bytes, uint32_t until)
 {
     const op *o = &s->p->ops[i];
     const tensor *in = &s->p->tensors[o->in[0]];
@@ -62,7 +63,7 @@ static bool reuse_operand(placer *s, uint32_t i, uint64_t bytes)
         return false;
     for (uint32_t k = 0; k < s->n_live; k++)
         if (s->live[k].off == in->off && s->live[k].bytes >= bytes) {
-            s->live[k].last = s->last[o->out];
+            s->live[k].last = s->last[o->out] > until ? s->last[o->out] : until;
             s->p->tensors[o->out].off = in->off;
             return true;
         }
@@ -136,11 +137,13 @@ int arena_layout(segment *g, const int max_rows[AXIS_COUNT], err *e)
         }
         if (out) {
             if (!buffer_bytes(p, out, max_rows, &bytes)) goto too_large;
-            if (!reuse_operand(&s, i, bytes)) {
+            /* A device may do some ops of a run at once after it did others: no result makes room within it. */
+            const uint32_t until = g->be->fuse && g->be->fuse->together ? next - 1 : i;
+            if (!reuse_operand(&s, i, bytes, until)) {
                 bool joined = first < i && (i + 1 == next || g->be->fuse->together);
                 p->tensors[out].off = joined ? fit_apart(&s, max_rows, first, i, bytes, g->be->fuse->together)
                                              : first_fit(&s, bytes);
-                insert(&s, (block){p->tensors[out].off, bytes, s.last[out]});
+                insert(&s, (block){p->tensors[out].off, bytes, s.last[out] > until ? s.last[out] : until});
             }
         }
         release_ended(&s, i);
