@@ -73,17 +73,18 @@ static long long layer_kernels(const char *weights, const char *more)
     return (n[1] - n[0]) / 2;
 }
 
-/* The logits after a prompt are the CPU's, to the bit, and the driver finds no race. */
+/* The logits of all rows of a prompt are the CPU's, to the bit, and the driver finds no race. */
 static void compare_logits(const char *weights, int prompt)
 {
-    char line[6000], bench[200];
-    snprintf(bench, sizeof bench, "$P bench -m wide --weights %s -p %d -n 1 --reps 1 --json --devices", weights,
+    char line[6000], eval[400];
+    snprintf(eval, sizeof eval,
+             "$P eval logits -m wide --weights %s --ids $(seq %d | awk '{print $1 * 7 %% 96}' | paste -sd, -)", weights,
              prompt);
-    snprintf(line, sizeof line, "%s cpu > of_cpu; LD_LIBRARY_PATH=%s %s cuda:0 > of_gpu", bench, gpu, bench);
+    snprintf(line, sizeof line,
+             "%s --devices cpu -o of_cpu.npy && LD_LIBRARY_PATH=%s %s --devices cuda:0 -o of_gpu.npy && "
+             "cmp of_cpu.npy of_gpu.npy",
+             eval, gpu, eval);
     shell(line);
-    shell("for i in of_cpu of_gpu; do grep -o 'logits_hash\":\"[0-9a-f]*' $i > $i.hash; done; test -s of_cpu.hash && "
-          "cmp of_cpu.hash "
-          "of_gpu.hash");
 }
 
 static void launches_of_a_layer(void **unused)
@@ -102,13 +103,18 @@ static void launches_of_a_layer(void **unused)
     }
 }
 
-/* More rows than two matrices, ACT, MUL and QUANT are one kernel for: then codes are not to lie where MUL still reads
- * rows of the second matrix. */
+/* More rows than two matrices, ACT, MUL and QUANT are one kernel for, also of experts: then codes are not to lie where
+ * MUL still reads rows of the second matrix. */
 static void gated_layers_of_many_rows(void **unused)
 {
     (void)unused;
-    make_wide(1, "dim=512 ffn=1024");
-    compare_logits("q4_b64", 140);
+    static const struct {
+        const char *shape, *weights;
+    } rows[] = {{"dim=512 ffn=1024", "q4_b64"}, {"dim=512 ffn=512 experts=4 used=2", "q8_0"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        make_wide(1, rows[i].shape);
+        compare_logits(rows[i].weights, 140);
+    }
 }
 
 /* Of a hundred steps, in which a text comes to its second page. */
