@@ -1,20 +1,15 @@
 /* t_io_importance.c - importance of columns: llama.cpp's two forms, refusals, and from a text to better codes. */
-#include "test.h"
+#include "copied_model.h"
 
-#include "base/buf.h"
-#include "base/file.h"
-#include "base/mem.h"
 #include "core/weight_fill.h"
 #include "engine/engine_state.h"
 #include "measure/evaluate_state.h"
 #include "measure/importance_collect.h"
-#include "io/ckpt.h"
 #include "io/importance.h"
 #include "io/write_gguf.h"
 
 #include <malloc.h>
 #include <math.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static void put_int(buf *b, int32_t v) { buf_add(b, &v, sizeof v); }
@@ -460,9 +455,7 @@ static void copy_bare(const char *to, bool bad)
         assert_ok(file_read(&text, name, 1 << 24, &e), &e);
         memcpy(&header, text.p, sizeof header);
         if (bad && i == 1) memset(text.p + 8 + header, 0xff, text.n - 8 - header);
-        snprintf(name, sizeof name, "%s/%s", to, files[i]);
-        FILE *f = fopen(name, "wb");
-        assert_true(f && fwrite(text.p, 1, text.n, f) == text.n && fclose(f) == 0);
+        put_in(to, files[i], &text);
         buf_free(&text);
     }
 }
@@ -496,6 +489,7 @@ static void models_without_a_head(void **unused)
         ckpt_close(c);
         unlink(path);
     }
+    drop_folder(folder);
 }
 
 int main(void)

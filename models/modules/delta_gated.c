@@ -40,7 +40,7 @@ static const module_weight weights[] = {
     {"rate", "[value_heads]", "a state decays by exp(rate * step): below zero"},
     {"strength", "[value_heads, dim]", "how much of a value is taken up, before sigmoid"},
     {"norm", "[value_dim]", "norm of each head that comes out"},
-    {"gate", "[value_heads * value_dim, dim]", "silu of it multiplies what comes out"},
+    {"gate", "[value_heads * value_dim, dim]", "silu(gate) multiplies the output of the recurrence"},
     {"o", "[dim, value_heads * value_dim]", "output"},
 };
 #define UNIT_EPS 1e-6 /* of lengths: x / sqrt(sum of squares + eps) */

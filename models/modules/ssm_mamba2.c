@@ -1,8 +1,8 @@
 /* ssm_mamba2.c - the mixer of Mamba 2 (arXiv 2405.21060): a recurrence whose state decays by a step that each row sets
  * for each head, behind a short convolution.
  *
- * A row gives values x, their gate, and for groups of heads what is written with (b) and read with (c); a head has one
- * step. State = exp(rate * step) * state + step * x b; y = state c + skip * x; then gate and norm, in the order of the
+ * Matrices make of each row the values x and a gate, a step for each head, and vectors b and c for each group of heads.
+ * State = exp(rate * step) * state + step * x b; y = state c + skip * x; then gate and norm, in the order of the
  * family. In files gate, x, b, c and step are one tensor, and the convolution is one too: recipes `rows` and `columns`
  * on its name. */
 #include "models/compile/builder.h"
@@ -41,17 +41,17 @@ static const param rows[] = {
     ROW(bias_o, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false", .doc = "bias of the output"),
 };
 static const module_weight weights[] = {
-    {"gate", "[state_heads * head_width, dim]", "silu of it multiplies what comes out"},
+    {"gate", "[state_heads * head_width, dim]", "silu(gate) multiplies the output of the recurrence"},
     {"x", "[state_heads * head_width, dim]", "values"},
-    {"b", "[state_groups * state_rows, dim]", "what values are written to the state with"},
-    {"c", "[state_groups * state_rows, dim]", "what the state is read with"},
+    {"b", "[state_groups * state_rows, dim]", "a state grows by step * x b"},
+    {"c", "[state_groups * state_rows, dim]", "the output of the recurrence is state c"},
     {"step", "[state_heads, dim]", "steps"},
     {"step_shift", "[state_heads]", "added to steps, before softplus"},
     {"x_kernel", "[taps, state_heads * head_width]", "convolution of x, the oldest row's weight first"},
     {"b_kernel", "[taps, state_groups * state_rows]", "convolution of b"},
     {"c_kernel", "[taps, state_groups * state_rows]", "convolution of c"},
     {"rate", "[state_heads]", "a state decays by exp(rate * step): below zero"},
-    {"skip", "[state_heads]", "times x, added to what comes out"},
+    {"skip", "[state_heads]", "skip * x is added to the output of the recurrence"},
     {"norm", "[state_heads * head_width]", "weights of the norm"},
     {"o", "[dim, state_heads * head_width]", "output"},
 };

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* What steps of the lease take of the node's memory besides what it holds. */
+/* Bytes of the node's memory that the steps of the lease take. */
 static uint64_t step_bytes(const lease *l) { return lease_taken_bytes(l) - l->base.quota; }
 
 /* As plan_memory. */
@@ -31,7 +31,7 @@ int lease_check_pages(const lease *l, const cache_options *cache, err *e)
     needs += (uint64_t)cache->n_slot * m.slot;
     if (needs <= m.left) return OK;
     const uint64_t held = part_bytes(l->part) + l->base.quota, left = quota_left(l->base.host->memory);
-    const uint64_t more = step_bytes(l), most = left < more ? left : more + m.left; /* besides what is held */
+    const uint64_t more = step_bytes(l), most = left < more ? left : more + m.left; /* without the bytes held */
     return quota_refuse(l->base.host->memory, held + most, held + more + needs, e);
 }
 

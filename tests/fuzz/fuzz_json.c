@@ -1,5 +1,5 @@
-/* fuzz_json.c - JSON: what is accepted, strictly or with Python's words for numbers, prints to text that is accepted
- * again and prints the same. */
+/* fuzz_json.c - JSON: the parser accepts its own output for each text that it accepted, and prints the same text again;
+ * strict JSON, and JSON with Python's names of numbers. */
 #include "base/json.h"
 
 #include <stdlib.h>
