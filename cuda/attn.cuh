@@ -8,6 +8,7 @@
  *
  * Bound: bytes of keys and values over the read bandwidth for few rows; for many, the softmax. */
 #pragma once
+#include "cuda/attn_float.cuh"
 #include "cuda/attn_tile.cuh"
 #include "cuda/quant.cuh"
 
@@ -108,10 +109,8 @@ template <int T> __device__ __forceinline__ void take_queries(const attn_block<T
 template <int T> __device__ __forceinline__ void tile_scores_get(const attn_block<T> &b, uint8_t *keys, int u0, tile_scores *s)
 {
     const uint8_t *q = b.shared + b.a->at.query + (u0 + b.lane / 4) * b.a->at.query_row;
-    const float *sums = floats_at(b, b.a->at.query_sums) + u0 * (int)b.a->kf.blocks,
-                *of = floats_at(b, b.a->at.query) + u0 + b.lane % 4 * 2;
-    if constexpr (!b.coded) scores_floats<T == DTYPE_F16>(keys, b.a->kv.k_dim, of, b.a->shape.units, b.lane, s);
-    else if constexpr (b.bits == 16) scores_words(&b.a->kf, keys, q, b.a->at.query_plane, b.lane, s);
+    const float *sums = floats_at(b, b.a->at.query_sums) + u0 * (int)b.a->kf.blocks;
+    if constexpr (b.bits == 16) scores_words(&b.a->kf, keys, q, b.a->at.query_plane, b.lane, s);
     else scores_bytes<b.bits>(&b.a->kf, keys, q, sums, b.lane, s);
 }
 
@@ -120,11 +119,7 @@ template <int T> __device__ __forceinline__ void finish_scores(const attn_block<
 {
     const op *o = &b.a->o;
     const float scale = attn_product_scale(o, (dtype)T);
-    if (attn_is_plain(o)) {
-#pragma unroll
-        for (int i = 0; i < 16 && !b.coded; i++) s->of[i / 4][i % 4] = s->of[i / 4][i % 4] * scale;
-        return;
-    }
+    if (attn_is_plain(o)) return;
     attn_mask mask = mask_of(b.a);
 #pragma unroll
     for (int c = 0; c < 4; c++) {
@@ -135,7 +130,7 @@ template <int T> __device__ __forceinline__ void finish_scores(const attn_block<
             float &to = s->of[i][c];
             const int key = first + score_key(b.lane, i, c);
             if (b.a->places && key > b.u->last[v]) continue; /* unseen: no row of the step */
-            if (b.coded) to = to * b.u->scale[v];
+            to = to * b.u->scale[v];
             to = score(&mask, o, to, scale, b.u->head[v], b.u->slope[v], key, b.u->own[v]);
         }
     }
@@ -183,35 +178,22 @@ template <int T> __device__ __forceinline__ void weigh_scores(const attn_block<T
             odd = fmaf(s->of[i][2 * h + k], 0, odd);
         }
     most = keys_max(most);
-    if constexpr (b.coded) {
-        const bool bad = keys_any(!(odd == 0), lane);
-        const float by = attn_is_plain(&b.a->o) ? b.u->scale[u] * WEIGHT_UNITS : WEIGHT_UNITS, steps = most * by,
-                    top = kv_weight_from(steps);
-        int w[2][4], all = 0;
+    const bool bad = keys_any(!(odd == 0), lane);
+    const float by = attn_is_plain(&b.a->o) ? b.u->scale[u] * WEIGHT_UNITS : WEIGHT_UNITS, steps = most * by,
+                top = kv_weight_from(steps);
+    int w[2][4], all = 0;
 #pragma unroll
-        for (int h = 0; h < 2; h++)
+    for (int h = 0; h < 2; h++)
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const int key = score_key(lane, i, 2 * h);
-                w[h][i] = key < from || key >= to ? 0 : kv_weight(fmaf(s->of[i][2 * h + k], -by, top));
-                all += w[h][i];
-            }
-        all = keys_add(all);
-        most = steps * WEIGHT_UNIT;
-        sum = fmaf((float)all, 0x1p-15f, fmaf(steps, 0, bad ? NAN : 0));
-        put_shares(b, values, tile, u, w, from, to);
-    } else {
-        float p[2][4];
-#pragma unroll
-        for (int h = 0; h < 2; h++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const int key = score_key(lane, i, 2 * h);
-                p[h][i] = key < from || key >= to ? 0 : fm_exp(fm_max(FM_BELOW_MIN, s->of[i][2 * h + k] - most));
-                floats_at(b, b.a->at.share)[(tile * PAGE_TOKENS + key) * units + u] = p[h][i];
-            }
-        sum = keys_fold(p, lane);
-    }
+        for (int i = 0; i < 4; i++) {
+            const int key = score_key(lane, i, 2 * h);
+            w[h][i] = key < from || key >= to ? 0 : kv_weight(fmaf(s->of[i][2 * h + k], -by, top));
+            all += w[h][i];
+        }
+    all = keys_add(all);
+    most = steps * WEIGHT_UNIT;
+    sum = fmaf((float)all, 0x1p-15f, fmaf(steps, 0, bad ? NAN : 0));
+    put_shares(b, values, tile, u, w, from, to);
     if (lane >= 4) return;
     floats_at(b, b.a->at.max)[tile * units + u] = most;
     floats_at(b, b.a->at.sum)[tile * units + u] = sum;
@@ -372,59 +354,125 @@ template <int T> __device__ __forceinline__ void add_codes(const attn_block<T> &
         for (int c = 0; c < 4; c++) element_put(b, r, u + c % 2, d + 16 * i + c / 2, acc[i][c]);
 }
 
-/* Values that are floats: element d of four units, each a chain over the keys of a tile. */
-template <int T> __device__ __forceinline__ void add_floats(const attn_block<T> &b, const attn_round &r, int d, int u0)
-{
-    const int units = b.a->shape.units, dim = b.a->kv.v_dim;
-    float acc[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++) acc[i] = element_get(b, r, u0 + i, d);
-    for (int tile = 0; tile < b.a->shape.tiles; tile++) {
-        const float *keep = floats_at(b, b.a->at.keep) + tile * units + u0, *take = keep + (b.a->at.take - b.a->at.keep) / 4;
-        int from[4], to[4], begin = PAGE_TOKENS, end = 0;
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            if (keep[i] == UNSEEN || !unit_sees(b, u0 + i, r.first + tile * PAGE_TOKENS, &from[i], &to[i]))
-                from[i] = to[i] = 0;
-            else {
-                begin = from[i] < begin ? from[i] : begin;
-                end = to[i] > end ? to[i] : end;
-            }
-        }
-        if (end == 0) continue;
-        const uint8_t *values = b.a->kv.v + (uint64_t)b.u->page[tile] * b.a->kv.stride + (uint64_t)b.kv * b.a->v_tile;
-        const float *p = floats_at(b, b.a->at.share) + tile * PAGE_TOKENS * units + u0;
-        float sum[4] = {};
-#pragma unroll 8
-        for (int j = begin; j < end; j++) {
-            const int at = j * dim + (d < dim ? d : 0);
-            const float v = T == DTYPE_F16 ? half_float(__ldg((const uint16_t *)values + at)) : __ldg((const float *)values + at);
-            const float4 w = *(const float4 *)(p + j * units);
-            if (j >= from[0] && j < to[0]) sum[0] = fmaf(w.x, v, sum[0]);
-            if (j >= from[1] && j < to[1]) sum[1] = fmaf(w.y, v, sum[1]);
-            if (j >= from[2] && j < to[2]) sum[2] = fmaf(w.z, v, sum[2]);
-            if (j >= from[3] && j < to[3]) sum[3] = fmaf(w.w, v, sum[3]);
-        }
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            if (keep[i] != UNSEEN) acc[i] = fmaf(sum[i], take[i], acc[i] * keep[i]);
-    }
-#pragma unroll
-    for (int i = 0; i < 4; i++) element_put(b, r, u0 + i, d, acc[i]);
-}
-
 template <int T> __device__ __forceinline__ void add_values(const attn_block<T> &b, const attn_round &r)
 {
-    constexpr int wide = b.coded && b.bits > 4 ? 16 : 32, some = b.coded ? 8 : 4;
-    const int sets = (b.n + some - 1) / some;
-    for (int i = b.warp; i < (b.a->kv.v_dim + wide - 1) / wide * sets; i += ATTN_WARPS) {
-        const int d = i / sets * wide, u = i % sets * some;
-        if constexpr (b.coded) add_codes(b, r, d, u);
-        else add_floats(b, r, d + b.lane, u);
+    constexpr int wide = b.bits > 4 ? 16 : 32;
+    const int sets = (b.n + 7) / 8;
+    for (int i = b.warp; i < (b.a->kv.v_dim + wide - 1) / wide * sets; i += ATTN_WARPS)
+        add_codes(b, r, i / sets * wide, i % sets * 8);
+}
+
+/* ---- floats: a warp has a tile for all units, first its weights, then its sums of values */
+
+/* From products to scores, but for factors of plain ones: of the lane's unit and keys. */
+template <int T, class S>
+__device__ __forceinline__ void finish_floats(const attn_block<T> &b, int first, int u, int from, int to, float *p)
+{
+    const op *o = &b.a->o;
+    const float scale = attn_product_scale(o, (dtype)T);
+    attn_mask mask = mask_of(b.a);
+    mask.row0 = b.u->row[u] - b.u->own[u];
+#pragma unroll 1
+    for (int key = b.lane / S::all; key < to; key += 32 / S::all)
+        if (key >= from)
+            p[key * S::all + u] =
+                score(&mask, o, p[key * S::all + u], scale, b.u->head[u], b.u->slope[u], first + key, b.u->own[u]);
+}
+
+template <int T, class S> __device__ __forceinline__ float_keys weigh_floats(const attn_block<T> &b, int tile, int first)
+{
+    const int u = b.lane % S::all;
+    int from, to;
+    const bool sees = unit_sees(b, u, first, &from, &to);
+    const float_keys k = {__reduce_min_sync(~0u, sees ? from : PAGE_TOKENS), __reduce_max_sync(~0u, to),
+                          __reduce_max_sync(~0u, from), __reduce_min_sync(~0u, sees ? to : PAGE_TOKENS)};
+    if (b.u->page[tile] < 0 || k.end == 0) return {0, 0, 0, 0};
+    const uint8_t *keys = b.a->kv.k + (uint64_t)b.u->page[tile] * b.a->kv.stride + (uint64_t)b.kv * b.a->k_tile;
+    float *p = floats_at(b, b.a->at.share) + tile * PAGE_TOKENS * S::all, sum;
+    float_products<T, S>(keys, b.a->kv.k_dim, floats_at(b, b.a->at.query), b.lane, p);
+    __syncwarp();
+    const bool plain = attn_is_plain(&b.a->o);
+    if (!plain) finish_floats<T, S>(b, first, u, from, to, p);
+    const float most =
+        float_weights<S::all>(p, plain ? attn_product_scale(&b.a->o, (dtype)T) : 1, from, to, b.lane, &sum);
+    if (b.lane < S::all) {
+        floats_at(b, b.a->at.max)[tile * S::all + u] = most;
+        floats_at(b, b.a->at.sum)[tile * S::all + u] = sum;
+    }
+    return k;
+}
+
+/* Adds the lane's sums of a tile to those of the range, to[unit][width]. */
+template <int T, class S>
+__device__ __forceinline__ void join_floats(const attn_block<T> &b, int tile, const float sum[S::units][S::elements], float *to)
+{
+    const int u = b.lane / S::lanes * S::units;
+    const float *keep = floats_at(b, b.a->at.keep) + tile * S::all + u, *take = floats_at(b, b.a->at.take) + tile * S::all + u;
+    to += u * S::width + b.lane % S::lanes * S::elements;
+#pragma unroll
+    for (int i = 0; i < S::units; i++) {
+        const float k = keep[i], t = take[i];
+        if (k == UNSEEN) continue;
+        float x[S::elements];
+        shared_floats<S::elements>(to + i * S::width, x);
+#pragma unroll
+        for (int e = 0; e < S::elements; e += 4)
+            *(float4 *)(to + i * S::width + e) =
+                make_float4(fmaf(sum[i][e], t, x[e] * k), fmaf(sum[i][e + 1], t, x[e + 1] * k),
+                            fmaf(sum[i][e + 2], t, x[e + 2] * k), fmaf(sum[i][e + 3], t, x[e + 3] * k));
+    }
+}
+
+/* Sums of values of a range: each warp those of its tile, which are joined in ascending order. */
+template <int T, class S>
+__device__ __forceinline__ void add_floats(const attn_block<T> &b, int range, float *part, float_keys k)
+{
+    const int dim = b.a->kv.v_dim, tile = b.warp, thread = (int)threadIdx.x;
+    const uint8_t *values = b.a->kv.v + (uint64_t)(k.end ? b.u->page[tile] : 0) * b.a->kv.stride + (uint64_t)b.kv * b.a->v_tile;
+    const float *p = floats_at(b, b.a->at.share) + tile * PAGE_TOKENS * S::all + b.lane / S::lanes * S::units;
+    float *all = floats_at(b, b.a->at.part);
+    for (int d0 = 0; d0 < dim; d0 += S::width) {
+        float sum[S::units][S::elements] = {};
+        if (k.end) float_values<T, S>(values, dim, d0 + b.lane % S::lanes * S::elements, p, k, sum);
+        __syncthreads();
+        for (int i = thread; i < S::all * S::width; i += ATTN_THREADS) all[i] = 0;
+        __syncthreads();
+        for (int t = 0; t < ATTN_TILES; t++) {
+            if (b.u->page[t] < 0) continue;
+            if (t == tile && k.end) join_floats<T, S>(b, tile, sum, all);
+            __syncthreads();
+        }
+        for (int i = thread; i < b.n * S::width; i += ATTN_THREADS)
+            put_element(b, range, part, i / S::width, d0 + i % S::width, all[i]);
     }
 }
 
 /* ---- a range; all of them */
+
+__device__ __forceinline__ uint64_t part_floats(const attn_args *a) { return (uint64_t)a->shape.units * (2 + a->kv.v_dim); }
+
+/* Pages of the tiles from position `first` on. */
+template <int T> __device__ __forceinline__ void take_pages(const attn_block<T> &b, int first, int tiles)
+{
+    __syncthreads();
+    if ((int)threadIdx.x < tiles) {
+        const int at = first + (int)threadIdx.x * PAGE_TOKENS;
+        const bool seen = at <= b.last && at + PAGE_TOKENS > b.first;
+        b.u->page[threadIdx.x] = seen ? step_page(b.a->st, b.a->group, b.seq, at / PAGE_TOKENS) : -1;
+    }
+    __syncthreads();
+}
+
+/* Factors of the tiles at hand. */
+template <int T>
+__device__ __forceinline__ void join_weights(const attn_block<T> &b, int range, int first, bool ends, float *part)
+{
+    __syncthreads();
+    join_tiles(b, first);
+    __syncthreads();
+    join_range(b, range, ends, part);
+    __syncthreads();
+}
 
 template <int T> __device__ __forceinline__ void add_range(const attn_block<T> &b, int range, float *part)
 {
@@ -433,22 +481,37 @@ template <int T> __device__ __forceinline__ void add_range(const attn_block<T> &
     for (int t = 0; t < ATTN_TILES; t += tiles) {
         const int first = range + t * PAGE_TOKENS;
         const attn_round r = {range, first, t == 0, t + tiles >= ATTN_TILES || first + tiles * PAGE_TOKENS > b.last, part};
-        __syncthreads();
-        if ((int)threadIdx.x < tiles) {
-            const int at = first + (int)threadIdx.x * PAGE_TOKENS;
-            const bool seen = at <= b.last && at + PAGE_TOKENS > b.first;
-            b.u->page[threadIdx.x] = seen ? step_page(a->st, a->group, b.seq, at / PAGE_TOKENS) : -1;
-        }
-        __syncthreads();
+        take_pages(b, first, tiles);
         for (int i = b.warp; i < tiles * sets; i += ATTN_WARPS)
             if (b.u->page[i / sets] >= 0) weigh_tile(b, i / sets, first + i / sets * PAGE_TOKENS, i % sets * 8);
-        __syncthreads();
-        join_tiles(b, first);
-        __syncthreads();
-        join_range(b, range, r.ends, part);
-        __syncthreads();
+        join_weights(b, range, first, r.ends, part);
         add_values(b, r);
         if (r.ends) return;
+    }
+}
+
+template <int T, class S> __device__ __forceinline__ void add_range_of_floats(const attn_block<T> &b, int range, float *part)
+{
+    take_pages(b, range, ATTN_TILES);
+    const float_keys k = weigh_floats<T, S>(b, b.warp, range + b.warp * PAGE_TOKENS);
+    join_weights(b, range, range, true, part);
+    add_floats<T, S>(b, range, part, k);
+}
+
+/* The ranges from z on, every step-th one. */
+template <int T> __device__ __forceinline__ void add_ranges(const attn_block<T> &b, int z, int step, int ranges)
+{
+    const int begin = range_of(b.first);
+    const bool few = b.n <= 4, narrow = b.a->kv.v_dim <= 64;
+    for (int i = z; i < ranges; i += step) {
+        float *part = b.parts ? b.parts + (uint64_t)i * part_floats(b.a) : NULL;
+        const int range = begin + i * ATTN_RANGE;
+        if constexpr (b.coded) add_range(b, range, part);
+        else if (b.a->shape.units == 16) {
+            if (narrow) add_range_of_floats<T, float_shape<16, 8, 4, 4>>(b, range, part);
+            else add_range_of_floats<T, float_shape<16, 8, 4, 8>>(b, range, part);
+        } else if (few) add_range_of_floats<T, float_shape<8, 4, 2, 4>>(b, range, part);
+        else add_range_of_floats<T, float_shape<8, 8, 2, 4>>(b, range, part);
     }
 }
 
@@ -462,8 +525,6 @@ template <int T> __device__ __forceinline__ void put_unseeing(const attn_block<T
         b.a->out[((int64_t)b.u->row[u] * b.a->o.u.attn.heads + b.u->head[u]) * dim + i % dim] = b.a->sinks ? 0 : NAN;
     }
 }
-
-__device__ __forceinline__ uint64_t part_floats(const attn_args *a) { return (uint64_t)a->shape.units * (2 + a->kv.v_dim); }
 
 /* Merges the parts of a unit in ascending order, by one warp: a lane has a range for its factors, then elements. */
 template <int T> __device__ __forceinline__ void merge_unit(const attn_block<T> &b, int u, int d0)
@@ -621,8 +682,7 @@ template <int T> __device__ __forceinline__ void attention(const attn_args &a)
     const uint64_t at = (uint64_t)(head_block(&a) * (int)gridDim.x + (int)blockIdx.x) * (uint64_t)a.shape.slots * part_floats(&a);
     if (blocks > 1) b.parts = a.parts + at;
     take_queries(b);
-    for (int i = z; i < ranges; i += blocks)
-        add_range(b, begin + i * ATTN_RANGE, b.parts ? b.parts + (uint64_t)i * part_floats(&a) : NULL);
+    add_ranges(b, z, blocks, ranges);
     if (b.parts && !merge_parts(b, blocks)) return;
     put_unseeing(b);
     if (a.n_codes) code_heads(b);

@@ -1,5 +1,5 @@
-/* attn_tile.cuh - one tile of 64 keys and values for eight queries, by a warp: scores, softmax of the tile, sums of
- * values, in the bits of ops/def_attn.c.
+/* attn_tile.cuh - one tile of 64 keys and values that are codes, for eight queries, by a warp: scores, softmax of the
+ * tile, sums of values, in the bits of ops/def_attn.c.
  *
  * Lane 4 g + t has the keys 4 g … 4 g + 3 and 32 + 4 g … 32 + 4 g + 3 for the queries 2 t and 2 t + 1, sixteen scores.
  * So keys lie in memory as a tensor instruction wants them, whose rows are keys and whose columns are queries: a word
@@ -178,32 +178,6 @@ __device__ __forceinline__ void scores_words(const kv_codes *f, uint8_t *keys, c
     }
 }
 
-/* Floats: q has element d of the lane's two queries at q[d * units]. */
-template <bool HALF>
-__device__ __forceinline__ void scores_floats(const uint8_t *keys, int dim, const float *q, int units, int lane,
-                                              tile_scores *to)
-{
-    const int at = lane / 4 * 4;
-#pragma unroll 4
-    for (int d = 0; d < dim; d++) {
-        const float2 of = *(const float2 *)(q + d * units);
-        float k[2][4];
-        if constexpr (HALF) {
-            key_halves((const uint16_t *)keys + d * PAGE_TOKENS, lane, k);
-        } else {
-#pragma unroll
-            for (int h = 0; h < 2; h++) {
-                const float4 w = __ldg((const float4 *)((const float *)keys + d * PAGE_TOKENS + 32 * h + at));
-                k[h][0] = w.x, k[h][1] = w.y, k[h][2] = w.z, k[h][3] = w.w;
-            }
-        }
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-#pragma unroll
-            for (int c = 0; c < 4; c++) to->of[i][c] = fmaf(c % 2 ? of.y : of.x, k[c / 2][i], to->of[i][c]);
-    }
-}
-
 /* The greatest magnitude of n elements, by a warp; `odd`: one of them is not finite. */
 typedef struct warp_range {
     float most;
@@ -237,23 +211,6 @@ __device__ __forceinline__ int keys_add(int x)
 __device__ __forceinline__ bool keys_any(bool x, int lane)
 {
     return (__ballot_sync(~0u, x) & 0x11111111u << lane % 4) != 0;
-}
-
-/* A sum as sixteen lanes: x of the keys of the lane's query, 0 where it sees none. */
-__device__ __forceinline__ float keys_fold(const float x[2][4], int lane)
-{
-    float sum[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const float near = __shfl_xor_sync(~0u, x[0][i], 16), far = __shfl_xor_sync(~0u, x[1][i], 16);
-        const bool first = lane < 16;
-        sum[i] = (first ? x[0][i] : near) + (first ? near : x[0][i]);
-        sum[i] = sum[i] + (first ? x[1][i] : far);
-        sum[i] = sum[i] + (first ? far : x[1][i]);
-        sum[i] = sum[i] + __shfl_xor_sync(~0u, sum[i], 8);
-        sum[i] = sum[i] + __shfl_xor_sync(~0u, sum[i], 4);
-    }
-    return (sum[0] + sum[2]) + (sum[1] + sum[3]);
 }
 
 /* ---- values */

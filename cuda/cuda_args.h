@@ -160,11 +160,12 @@ typedef struct attn_room {
     int32_t share;                /* [tiles][blocks of values][planes][units][SHARE_ROW]; floats: [tiles][64][units] */
     int32_t each, base, offset;   /* [tiles][blocks of values][units] */
     int32_t max, sum, keep, take; /* [tiles][units] */
-    int32_t part;                 /* [units][v_dim], of a range so far; none where it is done at once */
+    int32_t part; /* of a range so far: [units][v_dim], none where it is done at once; floats: [units][ATTN_WIDTH] */
     int32_t bytes;
 } attn_room;
 
-enum { ATTN_TILES = 8, SHARE_ROW = 80 }; /* tiles of a range; bytes between units: no two in one bank */
+/* Tiles of a range; bytes between units: no two in one bank; elements of values that are floats at a time, at most. */
+enum { ATTN_TILES = 8, SHARE_ROW = 80, ATTN_WIDTH = 128 };
 
 static inline attn_room attn_room_of(dtype type, int k_dim, int v_dim, const attn_shape *a)
 {
@@ -190,8 +191,11 @@ static inline attn_room attn_room_of(dtype type, int k_dim, int v_dim, const att
         *of_tile[i] = at;
         at += tile;
     }
-    s.part = at;
-    s.bytes = at + (a->tiles < ATTN_TILES ? n * v_dim * (int)sizeof(float) : 0);
+    const bool weights_end = !codes && v_dim <= ATTN_WIDTH; /* before sums begin */
+    s.part = weights_end ? s.share : at;
+    s.bytes = at;
+    if (codes && a->tiles < ATTN_TILES) s.bytes += n * v_dim * (int)sizeof(float);
+    if (!codes && !weights_end) s.bytes += n * ATTN_WIDTH * (int)sizeof(float);
     return s;
 }
 

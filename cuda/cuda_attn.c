@@ -11,11 +11,12 @@
  * of blocks of rows that are added because a sequence may begin within a block. */
 enum { SHARED_MAX = 44 << 10, BLOCKS = 264, SPLITS = 32, FEW_ROWS = 64, SEQUENCES = 256 };
 
-/* Units and tiles at a time that fit into shared memory; false: none do. */
+/* Units and tiles at a time that fit into shared memory, of floats all tiles; false: none do. */
 static bool fit_shape(const kv_store *kv, attn_shape *a)
 {
+    const int least = kv_is_codes(kv->k_type) ? 1 : ATTN_TILES;
     for (; a->units >= 8; a->units /= 2)
-        for (a->tiles = ATTN_TILES; a->tiles * a->units >= 8; a->tiles /= 2)
+        for (a->tiles = ATTN_TILES; a->tiles >= least; a->tiles /= 2)
             if (attn_room_of(kv->k_type, kv->k_dim, kv->v_dim, a).bytes <= SHARED_MAX) return true;
     return false;
 }

@@ -1,6 +1,9 @@
 /* t_cuda_attn.c - ATTN on the CUDA backend, whose device is a program here (tests/gpu): the bits of the reference for
  * every type of cache and every mask, for few rows, whose ranges of keys blocks share, and for many. CASE=2: the third
- * case alone. */
+ * case alone.
+ *
+ * And what it costs: lane-instructions of PTX, counted; ptxas makes fewer of some and more of others. Bars are what was
+ * reached; COSTS=1 prints what is. */
 #ifdef HAVE_CUDA
 #include "cuda_op_rig.h"
 
@@ -115,10 +118,67 @@ static void equals_the_reference(void **unused)
             compare_case(&cases[i], types[t], i == 3);
 }
 
+/* Lane-instructions of ATTN of a case. */
+static double cost_of(const attn_case *c, dtype type, const uint64_t *done)
+{
+    static rig g;
+    const op o = open_case(&g, c, type);
+    cuda_op_rig r;
+    err e = {0};
+    cuda_op_open(&r, &g, &o, 1, o.in[ATTN_Q]);
+    const uint64_t before = *done;
+    assert_ok(cuda_backend.start(r.d, &r.s, 0, &g.st, &e), &e);
+    assert_ok(cuda_backend.wait(r.d, &e), &e);
+    const uint64_t after = *done;
+    cuda_op_close(&r, &g);
+    rig_close(&g);
+    return 32 * (double)(after - before);
+}
+
+/* Of one row and head for each key of 128 elements with its value: 2048 more of them. */
+static double cost_of_a_key(dtype type, const uint64_t *done)
+{
+    static const attn_case near = {2, 2, 128, 128, 0, BIAS_NONE, 0, 1, {1}, {2047}},
+                           far = {2, 2, 128, 128, 0, BIAS_NONE, 0, 1, {1}, {4095}};
+    return (cost_of(&far, type, done) - cost_of(&near, type, done)) / (2 * 2048);
+}
+
+/* For each score of the last 128 rows of a prompt of 2048. */
+static double cost_of_a_score(dtype type, const uint64_t *done)
+{
+    static const attn_case many = {2, 2, 128, 128, 0, BIAS_NONE, 0, 1, {128}, {2047}};
+    return cost_of(&many, type, done) / (2 * 128 * (2048 - 127 / 2.0));
+}
+
+static void keeps_to_its_costs(void **unused)
+{
+    (void)unused;
+    if (getenv("CASE") && !getenv("COSTS")) return;
+    static const struct {
+        dtype type;
+        double key, score;
+    } bars[] = {{DTYPE_F32, 2400, 435},
+                {DTYPE_F16, 2530, 447},
+                {DTYPE_I16, 1960, 283},
+                {DTYPE_Q8_B64, 1520, 233},
+                {DTYPE_Q4_B32, 2570, 402}};
+    void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    const uint64_t *done = lib ? dlsym(lib, "machine_warp_instructions") : NULL;
+    assert_non_null(done);
+    for (size_t i = 0; i < sizeof bars / sizeof *bars; i++) {
+        const double key = cost_of_a_key(bars[i].type, done), score = cost_of_a_score(bars[i].type, done);
+        const char *name = dtype_info[bars[i].type].name;
+        if (getenv("COSTS")) print_message("%s: %.0f a key and value, %.0f a score\n", name, key, score);
+        else if (key > bars[i].key || score > bars[i].score)
+            fail_msg("cache %s: %.0f and %.0f lane-instructions, more than %.0f and %.0f", name, key, score,
+                     bars[i].key, bars[i].score);
+    }
+}
+
 int main(void)
 {
     if (!cuda_rig_open()) return 0;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(equals_the_reference)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(equals_the_reference), cmocka_unit_test(keeps_to_its_costs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 #else

@@ -64,8 +64,9 @@ CARDS = (H200, card_by_vendor("H100 SXM", 80e9, 3.35e12, 132, 1.98e9, 1979e12, 9
 # (PTX, counted; f16: at 8), and for 128 sums of the prefill kernels by warps and by warpgroups (SASS of their loops for
 # sm_90a).
 TYPES = {"q4_b64": (4.5, 72, 64, 5.82, 1780, 881), "q8_0": (8.5, 80, 32, 6.99, 982, 624), "f16": (16, 0, 0, 13.4, 0, 0)}
-# Bytes of a key and value at heads of 128; lane-instructions for them at one row, and of a score in prefill (counted).
-CACHES = {"i16": (516, 1937, 289), "q8": (272, 1500, 237), "f16": (512, 6971, 1447)}
+# Bytes of a key and value at heads of 128; lane-instructions for them at one row, and of a score in prefill (counted:
+# tests/t_cuda_attn.c).
+CACHES = {"i16": (516, 1942, 280), "q8": (272, 1504, 230), "f16": (512, 2502, 442)}
 FLOAT_ROW = 3.74  # lane-instructions a weight of f16 at one row (PTX, counted)
 KEYS = 128        # behind each sequence where nothing else is said
 CHUNK = 512       # rows of a prompt in a step: cuda_backend.chunk
