@@ -86,11 +86,11 @@ static void bars_leave_results_alone(void **state)
 {
     (void)state;
     static const char *const args[] = {
-        "eval perplexity -f README.md --ctx 300",
-        "eval perplexity -f README.md --ctx 300 --json",
-        "eval divergence --against builtin --weights q4_b64 -f README.md --ctx 300",
-        "eval perplexity -f README.md --ctx 300 --stride 250",
-        "embed --pooling none <README.md",
+        "eval perplexity -f README.md --ctx 300 --devices cpu",
+        "eval perplexity -f README.md --ctx 300 --devices cpu --json",
+        "eval divergence --against builtin --weights q4_b64 -f README.md --ctx 300 --devices cpu",
+        "eval perplexity -f README.md --ctx 300 --devices cpu --stride 250",
+        "embed --pooling none --devices cpu <README.md",
     };
     static const int widths[] = {80, 132, 50, 24, 12};
     for (size_t i = 0; i < sizeof args / sizeof *args; i++) {
@@ -114,7 +114,7 @@ static void prompts_have_a_bar(void **state)
     assert_int_equal(mkdir(dir, 0700), 0);
     snprintf(shell, sizeof shell, "head -c 500 README.md >%s/prompt", dir);
     assert_int_equal(system(shell), 0);
-    snprintf(args, sizeof args, "run -f %s/prompt -n 6 --temp 0", dir);
+    snprintf(args, sizeof args, "run -f %s/prompt -n 6 --temp 0 --devices cpu", dir);
     assert_int_equal(command_run(NULL, args, &plain, &errors), 0);
     assert_int_equal(errors.n, 0);
     strcat(args, " --isa c --threads 1 --chunk 8"); /* seconds, and the same text */

@@ -22,7 +22,7 @@ static engine *open_engine(void)
                             .rope_dims = 10,
                             .gated = true,
                             .type = DTYPE_F32};
-    const engine_options o = {.threads = 1, .max_batch = 256, .kv = "f32"};
+    const engine_options o = {.devices = "cpu", .threads = 1, .max_batch = 256, .kv = "f32"};
     assert_ok(engine_of_model(&g, rig_model(&of, 7, CTX), rig_model_drop, &o, &e), &e);
     return g;
 }

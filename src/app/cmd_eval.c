@@ -212,13 +212,14 @@ static int print_divergence(const divergence_result *r, bool as_json, err *e)
 }
 
 /* The reference runs as its file stores it, with float activations and a float cache: flags about precision apply to
- * the tested model only. */
-static int open_reference(engine **out, const eval_flags *f, const engine_options *m, err *e)
+ * the tested model only. Where that one is on the CPU alone, this is too. */
+static int open_reference(engine **out, const eval_flags *f, const engine *tested, const engine_options *m, err *e)
 {
     const char *dot = strrchr(f->against, '.');
     bool is_spec = dot && (!strcmp(dot, ".ini") || !strcmp(dot, ".json"));
     engine_options o = {.model = is_spec ? NULL : f->against,
                         .spec = is_spec ? f->against : NULL,
+                        .no_gpu = !strcmp(engine_describe(tested)->devices, "cpu"),
                         .act = "f32",
                         .kv = "f32",
                         .ctx = m->ctx,
@@ -236,7 +237,7 @@ static int eval_divergence(engine *g, const eval_flags *f, const engine_options 
     divergence *d = NULL;
     divergence_result r;
     const char *what = "divergence";
-    int rc = open_reference(&reference, f, m, e);
+    int rc = open_reference(&reference, f, g, m, e);
     if (rc) return rc;
     rc = divergence_open(&d, g, reference, e);
     int a = engine_describe(g)->ctx, b = engine_describe(reference)->ctx, most = a < b ? a : b;

@@ -72,6 +72,20 @@ static double share_before(const snapshot_log *l, int64_t tokens)
 
 void snapshot_used(prefix_tree *t, int32_t slot) { t->log->note[slot].used = t->log->texts; }
 
+void snapshot_comes(prefix_tree *t, int32_t slot, const cache_text *text, int64_t to)
+{
+    t->log->note[slot].writer = text;
+    t->log->note[slot].to = to;
+}
+
+bool snapshot_came(prefix_tree *t, int32_t slot, const cache_text *text, int64_t to)
+{
+    snapshot_note *s = &t->log->note[slot];
+    if (s->writer != text || s->to != to) return false;
+    s->writer = NULL;
+    return true;
+}
+
 /* Fills what is known of a snapshot between the nodes before it: `node` is the first that is looked at. */
 static void look_back(const prefix_tree *t, snapshot_note *s, int32_t node)
 {
@@ -97,33 +111,37 @@ static void look_at(const prefix_tree *t, snapshot_note *s, int32_t from, int64_
     look_back(t, s, from);
 }
 
-/* A snapshot is planned: more will follow if the prompt goes on for long. */
-static void look_at_plan(const prefix_tree *t, snapshot_note *own, const snapshot_plan *p)
+/* Whether another text goes on after so many tokens of this one. */
+static bool parts_there(const prefix_tree *t, const cache_text *text, int64_t to)
 {
-    look_at(t, own, p->from, p->to, (int64_t)p->asked * PAGE_TOKENS, p->asked);
-    own->used = t->log->texts;
-    own->lost = false; /* the text itself holds what it needs */
-    own->next = p->to + SNAPSHOT_TOKENS;
-    own->after = p->parts ? 2 : own->next <= own->asked;
+    int32_t at = text->prefix;
+    for (int64_t k = text->n_shared; k * PAGE_TOKENS < to && at >= 0; k++)
+        at = tree_find(t, at, text->ids + k * PAGE_TOKENS);
+    return at >= 0 && t->node[at].parts;
 }
 
-/* Looks at all snapshots, and at one that is planned; p NULL: none is. */
-static void look(prefix_tree *t, const snapshot_plan *p)
+/* A snapshot that is planned, or that a step under way writes: those of a text lie one after the other. */
+static void look_at_coming(const prefix_tree *t, snapshot_note *s, const cache_text *text, int64_t to)
 {
-    const page_pool *pool = t->pool[t->slots];
-    const int32_t n = pool->total + (p != NULL);
-    snapshot_note *note = t->log->note;
-    find_ends(t);
-    for (int32_t i = 0; i < pool->total; i++) {
-        const int32_t at = pool->use[i].node;
-        note[i].at = -1;
-        if (at < 0) continue;
-        const prefix_node *of = &t->node[at];
-        look_at(t, &note[i], of->parent, (int64_t)of->depth * PAGE_TOKENS, (int64_t)of->end * PAGE_TOKENS,
-                of->end_asked);
-        note[i].lost = note[i].lost || (tree_groups(t, at) & t->needed) != t->needed;
-    }
-    if (p) look_at_plan(t, &note[pool->total], p);
+    const snapshot_note *note = t->log->note;
+    look_at(t, s, text->prefix, to, (int64_t)text->asked * PAGE_TOKENS, text->asked);
+    for (int32_t i = 0; i < t->pool[t->slots]->total; i++)
+        if (note[i].writer == text && note[i].to < to && note[i].to > s->before) s->prev = i, s->before = note[i].to;
+    s->used = t->log->texts;
+    s->lost = false; /* the text itself holds what it needs */
+    if (parts_there(t, text, to)) s->after = 2;
+}
+
+static void look_at_kept(const prefix_tree *t, snapshot_note *s, int32_t at)
+{
+    const prefix_node *of = &t->node[at];
+    look_at(t, s, of->parent, (int64_t)of->depth * PAGE_TOKENS, (int64_t)of->end * PAGE_TOKENS, of->end_asked);
+    s->lost = s->lost || (tree_groups(t, at) & t->needed) != t->needed;
+}
+
+/* Each tells those before it. */
+static void look_ahead(snapshot_note *note, int32_t n)
+{
     for (int32_t i = 0; i < n; i++) {
         const snapshot_note *s = &note[i];
         if (s->at < 0 || s->prev < 0) continue;
@@ -132,6 +150,26 @@ static void look(prefix_tree *t, const snapshot_plan *p)
         for (int32_t k = s->prev; k >= 0 && note[k].end < s->end; k = note[k].prev)
             note[k].end = s->end, note[k].asked = s->asked;
     }
+}
+
+/* Looks at all snapshots, and at one of a text that is planned; text NULL: none is. */
+static void look(prefix_tree *t, const cache_text *text, int64_t to)
+{
+    const page_pool *pool = t->pool[t->slots];
+    snapshot_note *note = t->log->note, *own = &note[pool->total];
+    find_ends(t);
+    for (int32_t i = 0; i < pool->total; i++) {
+        const cache_text *writer = note[i].writer;
+        note[i].at = -1;
+        if (pool->use[i].node >= 0) look_at_kept(t, &note[i], pool->use[i].node);
+        else if (writer && writer->prefix >= 0) look_at_coming(t, &note[i], writer, note[i].to);
+    }
+    if (text) {
+        look_at_coming(t, own, text, to);
+        own->next = to + SNAPSHOT_TOKENS; /* more will follow if the prompt goes on for long */
+        if (!own->after) own->after = own->next <= own->asked;
+    }
+    look_ahead(note, pool->total + (text != NULL));
 }
 
 static double chance_of(const snapshot_log *l, const snapshot_note *s)
@@ -164,17 +202,33 @@ static int32_t find_least(const prefix_tree *t, double *worth)
     return least;
 }
 
+/* That, or one that the text's own steps under way write, have read, and nobody else holds. */
+static int32_t find_least_of(const prefix_tree *t, const cache_text *text, double *worth)
+{
+    const page_pool *pool = t->pool[t->slots];
+    int32_t least = find_least(t, worth);
+    for (int32_t i = 0; i < pool->total; i++) {
+        const snapshot_note *s = &t->log->note[i];
+        if (s->writer != text || s->to >= text->n_sent || pool->use[i].holders > 1) continue;
+        const double w = worth_of(t->log, s);
+        if (least >= 0 && w >= *worth) continue;
+        least = i;
+        *worth = w;
+    }
+    return least;
+}
+
 int32_t snapshot_least(prefix_tree *t)
 {
     double worth;
-    look(t, NULL);
+    look(t, NULL, 0);
     return find_least(t, &worth);
 }
 
-bool snapshot_is_better(prefix_tree *t, const snapshot_plan *p, int32_t *slot)
+bool snapshot_is_better(prefix_tree *t, const cache_text *text, int64_t to, int32_t *slot)
 {
-    double worth;
-    look(t, p);
-    *slot = find_least(t, &worth);
+    double worth = 0;
+    look(t, text, to);
+    *slot = find_least_of(t, text, &worth);
     return *slot >= 0 && worth_of(t->log, &t->log->note[t->pool[t->slots]->total]) > worth;
 }

@@ -13,13 +13,20 @@
  * falls as 1/distance, so that snapshots stay at about doubling distances. Where texts have parted already it is 1.
  *
  * The chance that a text comes back at all falls with the texts that came since, as 1/age: no constant has to fit a
- * number of users. */
+ * number of users.
+ *
+ * Where several steps are under way, snapshots that they write count as those that are kept, and one of them makes room
+ * as well, for one that the same text writes later: then two steps write the same slot, in their order, after the step
+ * that reads it. So as many tokens are saved as with one step at a time. */
 #pragma once
 #include "cache/prefix_tree.h"
+#include "cache/text_state.h"
 
 /* What is known of a snapshot. */
 typedef struct snapshot_note {
-    int64_t used; /* snapshot_log.texts when a text went on from it, or made it */
+    int64_t used;             /* snapshot_log.texts when a text went on from it, or made it */
+    const cache_text *writer; /* the text whose step under way writes it, NULL: none; */
+    int64_t to;               /* after so many tokens */
     /* of the last look: */
     int64_t at, before;  /* tokens up to it, -1: no snapshot; up to the one before */
     int64_t next, end;   /* up to the first one after it; to the last snapshot, or page, after it */
@@ -41,18 +48,16 @@ struct snapshot_log {
 int snapshot_log_open(snapshot_log **out, int32_t slots, err *e);
 void snapshot_log_close(snapshot_log *l); /* NULL ok */
 
-/* A text whose last node is `from` could get a snapshot at position `to`. The end of its prompt, too, in pages. */
-typedef struct snapshot_plan {
-    int32_t from, asked;
-    int64_t to;
-    bool parts; /* another text goes on from there */
-} snapshot_plan;
-
 /* The slot of the kept snapshot that is worth the least; -1: none is kept. */
 int32_t snapshot_least(prefix_tree *t);
-/* Whether a planned snapshot is worth more than that one, *slot: it would take its place. */
-bool snapshot_is_better(prefix_tree *t, const snapshot_plan *p, int32_t *slot);
+/* Whether a snapshot of this text at position `to` would be worth more than the least one, *slot (kept, or of the text
+ * itself and under way): it would take its place. */
+bool snapshot_is_better(prefix_tree *t, const cache_text *text, int64_t to, int32_t *slot);
 /* A text has come that begins as the nodes to this one, not as those after it; of a root: as none. */
 void snapshot_text_came(prefix_tree *t, int32_t node);
 /* The slot's snapshot was made, or used. */
 void snapshot_used(prefix_tree *t, int32_t slot);
+/* The next step of the text writes a snapshot there; text NULL: none that was to come will. */
+void snapshot_comes(prefix_tree *t, int32_t slot, const cache_text *text, int64_t to);
+/* A step that wrote a snapshot there has ended. False: a later one has its place. */
+bool snapshot_came(prefix_tree *t, int32_t slot, const cache_text *text, int64_t to);

@@ -35,18 +35,11 @@ bool text_part_slot(kv_cache *c, cache_text *t)
     return true;
 }
 
-/* Whether a snapshot is due at a position; *slot: the kept one that makes room, -1: there is. */
+/* Whether a snapshot is due at a position; *slot: the one that makes room, -1: there is. */
 static bool is_due(kv_cache *c, const cache_text *t, int64_t to, int32_t *slot)
 {
-    const prefix_tree *tree = &c->tree;
-    int32_t at = t->prefix;
     *slot = -1;
-    if (c->slots.n_free) return true;
-    if (!c->slots.n_kept) return false;
-    for (int64_t k = t->n_shared; k * PAGE_TOKENS < to && at >= 0; k++)
-        at = tree_find(tree, at, t->ids + k * PAGE_TOKENS);
-    const snapshot_plan p = {.from = t->prefix, .asked = t->asked, .to = to, .parts = at >= 0 && tree->node[at].parts};
-    return snapshot_is_better(&c->tree, &p, slot);
+    return c->slots.n_free || snapshot_is_better(&c->tree, t, to, slot);
 }
 
 int64_t text_cut_rows(kv_cache *c, const cache_text *t, int64_t rows, bool guesses)
@@ -73,8 +66,11 @@ void text_plan_snapshot(kv_cache *c, cache_text *t, int64_t to)
 {
     int32_t slot;
     if (!c->slots.total || t->prefix < 0 || to % SNAPSHOT_TOKENS || !is_due(c, t, to, &slot)) return;
-    if (slot >= 0) tree_forget(&c->tree, c->tree.slots, slot);
-    t->snapshot = pages_take(&c->slots);
+    const bool again = slot >= 0 && c->slots.use[slot].holders; /* a step under way writes it before */
+    if (slot >= 0 && !again) tree_forget(&c->tree, c->tree.slots, slot);
+    if (again) pages_hold(&c->slots, slot);
+    t->snapshot = again ? slot : pages_take(&c->slots);
+    snapshot_comes(&c->tree, t->snapshot, t, to);
 }
 
 void text_sent(kv_cache *c, cache_text *t)
@@ -88,7 +84,7 @@ void text_sent(kv_cache *c, cache_text *t)
 void text_add_snapshot(kv_cache *c, cache_text *t, int32_t slot, int64_t to)
 {
     if (!c->slots.total || text_owns_slot(t, slot)) return;
-    if (t->prefix >= 0 && t->n_past == to && t->n_shared * PAGE_TOKENS == to) {
+    if (snapshot_came(&c->tree, slot, t, to) && t->prefix >= 0 && t->n_past == to && t->n_shared * PAGE_TOKENS == to) {
         tree_put(&c->tree, t->prefix, c->tree.slots, slot);
         c->tree.node[t->prefix].parts = false;
         snapshot_used(&c->tree, slot);
@@ -98,5 +94,7 @@ void text_add_snapshot(kv_cache *c, cache_text *t, int32_t slot, int64_t to)
 
 void text_lose_slot(kv_cache *c, const cache_text *t, int32_t slot)
 {
-    if (c->slots.total && !text_owns_slot(t, slot)) pages_give(&c->slots, slot);
+    if (!c->slots.total || text_owns_slot(t, slot)) return;
+    snapshot_comes(&c->tree, slot, NULL, 0);
+    pages_give(&c->slots, slot);
 }
