@@ -222,7 +222,8 @@ static void what_is_wrong_with_the_spec(void **unused)
          "S:15: [tensors] no slot asks for '{i}.attn.kk': did you mean '{i}.attn.k'?"},
         {NUMBERS "[tensors]\n{i}.attn.k = layers.{i}.self_attn.k_proj (turn)\n",
          "S:15: {i}.attn.k: unknown recipe 'turn': known are transpose, fit, conv1d, kernel, rope_pairs, "
-         "unit, alone, exp, flat, bare, lines N, rows A .. B, columns A .. B, every S take L at O, norm NAME eps E, "
+         "head_pairs, unit, alone, exp, flat, bare, lines N, rows A .. B, columns A .. B, every S take L at O, norm "
+         "NAME eps E, "
          "through NAME, + N, * N"},
         {NUMBERS "[tensors]\n{i}.attn.k = layers.{i}.self_attn.k_proj (rows 0 .. 3)\n",
          "W: tensor 'model.layers.0.self_attn.k_proj.weight' is [4, 8], expected 4 rows, not the 3 of the recipe, for "
@@ -527,25 +528,31 @@ static void eps_may_be_zero(void **unused)
         "the keys that were asked for");
 }
 
-/* Where part of a head rotates, only that part of it lies in another order. */
-static void rope_pairs_of_a_part(void **unused)
+static void pairs_of_a_part(const char *recipe, const int row[8])
 {
-    (void)unused;
     made m;
+    char text[400];
     add_llama(&m, 2);
     for (size_t i = 0; i < m.n; i++)
         if (strstr(m.name[i], "k_proj") || strstr(m.name[i], "v_proj")) m.t[i].dims.dim[0] = 8;
-    model *o = open_or_fail(&m, "base = llama\n[config]\ndim = 8\nlayers = 2\nvocab = 10\nheads = 1\nhead_dim = 8\n"
-                                "ffn_dim = 12\npositions = 32\neps = 1e-5\nrope_dims = 6\n[tensors]\n"
-                                "{i}.attn.q = layers.{i}.self_attn.q_proj (rope_pairs)\n");
-    const float base = (float)strlen("model.layers.0.self_attn.q_proj.weight") / 7;
-    for (int i = 0; i < 8; i++) {
-        static const int row[8] = {0, 2, 4, 1, 3, 5, 6, 7};
-        assert_true(element(o->prog, "dec.0.attn.q", i, 0) == (float)(100 * row[i]) / 1000 + base);
-    }
+    snprintf(text, sizeof text,
+             "base = llama\n[config]\ndim = 8\nlayers = 2\nvocab = 10\nheads = 1\nhead_dim = 8\nffn_dim = 12\n"
+             "positions = 32\neps = 1e-5\nrope_dims = 6\n[tensors]\n{i}.attn.q = layers.{i}.self_attn.q_proj (%s)\n",
+             recipe);
+    model *o = open_or_fail(&m, text);
+    for (int i = 0; i < 8; i++)
+        assert_true(element(o->prog, "dec.0.attn.q", i, 0) ==
+                    (float)(100 * row[i]) / 1000 + (float)strlen("model.layers.0.self_attn.q_proj.weight") / 7);
     assert_int_equal(find_op(o->prog, OP_ROPE, 0, 0)->u.rope.dims, 6);
     model_close(o);
     tidy();
+}
+
+static void rope_pairs_of_a_part(void **unused)
+{
+    (void)unused; /* that part of a head lies in another order, or the whole head does */
+    pairs_of_a_part("rope_pairs", (const int[8]){0, 2, 4, 1, 3, 5, 6, 7});
+    pairs_of_a_part("head_pairs", (const int[8]){0, 2, 4, 6, 1, 3, 5, 7});
 }
 
 /* tie_word_embeddings over a file that has a head: the head counts, whichever values it has. */

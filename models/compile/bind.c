@@ -454,7 +454,9 @@ static int piece_of(binder *b, const bind_want *w, const found *f, int64_t part,
                    .block = f->how.block ? f->how.block : rows,
                    .stride = f->how.block ? f->how.stride : rows,
                    .pairs = f->how.rope_pairs ? w->pairs : 0,
-                   .rotated = f->how.rope_pairs ? w->rotated : 0,
+                   .rotated = !f->how.rope_pairs  ? 0
+                              : f->how.whole_head ? w->pairs
+                                                  : w->rotated,
                    .transpose = transpose,
                    .normalize_rows = f->how.normalize_rows,
                    .exponential = f->how.exponential,

@@ -7,7 +7,7 @@
  * its values:
  *     transpose                  the file holds [in, out] (Conv1D)
  *     fit                        transpose where its last axis is not as long as a row
- *     rope_pairs                 heads lie in the order of neighbour rotation; ours is halves
+ *     rope_pairs, head_pairs     heads lie in the order of neighbour rotation; ours is halves
  *     rows A .. B                rows A to B-1 of a fused tensor
  *     every S take L at O        rows O to O+L-1 of every S rows: fused q, k, v by head or by group
  *     columns A .. B             columns A to B-1, after transpose

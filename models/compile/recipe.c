@@ -177,6 +177,7 @@ static int read_step(reader *r, span step, recipe *out)
     if (span_is(step, "conv1d")) return out->conv1d = out->transpose = true, OK;
     if (span_is(step, "kernel")) return out->kernel = true, OK;
     if (span_is(step, "rope_pairs")) return out->rope_pairs = true, OK;
+    if (span_is(step, "head_pairs")) return out->rope_pairs = out->whole_head = true, OK;
     if (span_is(step, "unit")) return out->normalize_rows = true, OK;
     if (span_is(step, "alone")) return out->alone = true, OK;
     if (span_is(step, "exp")) return out->exponential = true, OK;
@@ -195,8 +196,9 @@ static int read_step(reader *r, span step, recipe *out)
     if (step.n && step.p[0] == '+') return read_number(r, after_word(step, 1), &out->add);
     if (step.n && step.p[0] == '*') return read_number(r, after_word(step, 1), &out->mul);
     return err_set(r->e, ERR_SPEC,
-                   "%s: unknown recipe '%.*s': known are transpose, fit, conv1d, kernel, rope_pairs, unit, alone, exp, "
-                   "flat, bare, lines N, rows A .. B, columns A .. B, every S take L at O, norm NAME eps E, through "
+                   "%s: unknown recipe '%.*s': known are transpose, fit, conv1d, kernel, rope_pairs, head_pairs, "
+                   "unit, alone, exp, flat, bare, lines N, rows A .. B, columns A .. B, every S take L at O, norm NAME "
+                   "eps E, through "
                    "NAME, + N, * N",
                    r->where, (int)step.n, (const char *)step.p);
 }

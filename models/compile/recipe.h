@@ -12,6 +12,7 @@ typedef struct recipe {
     int64_t from, to;
     bool fit; /* transpose follows from the shape */
     bool transpose, rope_pairs, normalize_rows, sliced;
+    bool whole_head;             /* and rope_pairs: of a head, all rows, whatever part of it rotates */
     bool conv1d;                 /* and transpose: written with an axis of one between rows and columns */
     bool kernel;                 /* a Conv1d's [out, in, taps] as [out, in * taps] */
     bool alone;                  /* a tensor X.scale beside X.weight is no factor of it */

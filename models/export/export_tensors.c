@@ -88,7 +88,7 @@ static int add_part(exporter *x, out_tensor *t, const weight *w, const out_name 
                                           .block = how->block ? how->block : rows,
                                           .stride = how->block ? how->stride : rows,
                                           .pairs = pairs,
-                                          .rotated = rotated,
+                                          .rotated = how->whole_head ? pairs : rotated,
                                           .exponential = how->exponential,
                                           .mul = (float)how->mul,
                                           .add = (float)how->add}};

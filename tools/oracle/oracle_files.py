@@ -3,6 +3,7 @@
 Each variant is a folder `<case>@<variant>` of the same form as a case (see oracle_model.py); where weights lose bits,
 the expected results are computed by transformers from the weights as stored, widened to float32.
 """
+import dataclasses
 import os
 import re
 import shutil
@@ -13,7 +14,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from oracle_encoder_files import ENCODERS, POSITIONED, spellings, write_encoder
-from oracle_gguf import FILES, implied, write_gguf
+from oracle_gguf import FILES, OTHER_SPECS, implied, write_gguf
 from oracle_model import draw_case, read_json, write_expected, write_json
 from oracle_table import CASES
 
@@ -150,7 +151,8 @@ def ggufs(out, name):
         model, ids, _, _ = draw_case(name, over=over, through=stored_as(to_type))
         folder = start(out, name, kind, None)
         write_gguf(os.path.join(folder, "model.gguf"), model, name, to_type)
-        write_expected(folder, CASES[name], model, ids, model="model.gguf")
+        case = dataclasses.replace(CASES[name], spec=OTHER_SPECS.get(name, CASES[name].spec))
+        write_expected(folder, case, model, ids, model="model.gguf")
         yield folder
 
 

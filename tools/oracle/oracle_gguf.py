@@ -220,6 +220,9 @@ FILES = {
     "granite-hybrid":   ("granitehybrid", unlimited(), ssm(experts(LLAMA))),
     "granite-hybrid-dense": ("granitehybrid", unlimited(mamba_proj_bias=False, attention_bias=False),
                              ssm(shared_alone(LLAMA))),
+    "bamba":            ("granitehybrid", unlimited(), ssm(LLAMA)),
+    "bamba-bias":       ("granitehybrid", unlimited(mamba_proj_bias=False, attention_bias=False, mlp_bias=False),
+                         ssm(LLAMA)),
     "nemotron-h":       ("nemotron_h_moe", mixed, ssm(named_experts)),
     "nemotron-h-latent": ("nemotron_h_moe", lambda s: dict(mixed(s), n_group=1, use_bias=False, mlp_bias=False,
                                                            mamba_hidden_act="silu"), ssm(named_experts)),
@@ -229,6 +232,7 @@ FILES = {
                                                 projectors_bias=False, attention_bias=False, mamba_d_ssm=66,
                                                 mamba_expand=2), multiplied),
 }
+OTHER_SPECS = {"bamba": "granitemoehybrid", "bamba-bias": "granitemoehybrid"}  # stored as another family
 # converted from the family's own tensors, others from transformers' class
 AS_PUBLISHED = ("chatglm", "jais", "openelm", "bailing", "bailing2")
 
@@ -246,7 +250,7 @@ def write_keys(w, model, arch):
     if arch in ARCHS:
         write_ssm_keys(w, model, arch)
         write_extras(w, model, arch)
-        if arch == "granitehybrid":
+        if c.model_type == "granitemoehybrid":
             write_expert_keys(w, c)
         return
     dim = first(c, "hidden_size", "n_embd", "d_model")
@@ -359,7 +363,7 @@ def write_extras(w, model, arch):
     c = model.config
     for archs, key, value in EXTRAS:
         if arch in archs.split():
-            value = value(c) if callable(value) else getattr(c, value)
+            value = value(c) if callable(value) else first(c, value)
             if value is not None:
                 getattr(w, "add_" + key)(value)
     if arch in ("olmo2", "exaone4", "exaone-moe", "afmoe") and getattr(c, "sliding_window", None):

@@ -83,7 +83,7 @@ def write_ssm_keys(w, model, arch):
         w.add_feed_forward_length(0)
         return
     w.add_head_count_kv(c.num_key_value_heads if arch == "falcon-h1" else [c.num_key_value_heads * x for x in attends])
-    if arch != "granitehybrid":
+    if arch != "granitehybrid" or first(c, "head_dim"):
         w.add_key_length(c.head_dim)
         w.add_value_length(c.head_dim)
     if arch.startswith("nemotron"):
@@ -92,7 +92,10 @@ def write_ssm_keys(w, model, arch):
     else:
         w.add_feed_forward_length(c.intermediate_size)
         w.add_rope_freq_base(c.rope_parameters["rope_theta"])
-    if arch == "granitehybrid":
+    if c.model_type == "bamba":     # the rows of its heads lie as if they rotated whole
+        w.add_rope_dimension_count(int(c.head_dim * c.rope_parameters["partial_rotary_factor"]))
+        w.add_rope_scaling_finetuned(True)
+    elif arch == "granitehybrid":
         w.add_rope_dimension_count(c.hidden_size // c.num_attention_heads)
         w.add_rope_scaling_finetuned(c.position_embedding_type == "rope")
     if arch == "nemotron_h_moe":
