@@ -168,12 +168,15 @@ $(BUILD)/gen/%.$(1).ptx: cuda/%.cu $(BUILD)/nvcc
 	$$(Q)$$(NVCC) -ptx -arch=$(1) $$(NVCC_FLAGS) -MMD -MP -MT $$@ -MF $$@.d -o $$@.new $$< && mv $$@.new $$@
 endef
 $(foreach arch,$(CUDA_PTX) compute_90a,$(eval $(call ptx,$(arch))))
-# Beside machine code lies what ptxas says of registers, which t_cuda_budget judges.
+# Beside machine code lies what ptxas says of registers, which t_cuda_budget judges. For 9.0 and later instructions of
+# dependent launches are no comments (cuda/dependent.cuh).
+DEPENDENT := -e 's|// griddep|griddep|' -e 's|^.target sm_80|.target sm_90|'
 define cubin
 $(BUILD)/gen/$(2).$(1).cubin: $(BUILD)/gen/$(2).$(3).ptx
 	$$(call say,PTXAS,$$@)
-	$$(Q)$$(NVCC) -cubin -arch=$(1) -Xptxas -v -o $$@.new $$< 2>$$@.log || { cat $$@.log; exit 1; }
-	$$(Q)mv $$@.new $$@
+	$$(Q)sed $(if $(filter sm_8%,$(1)),'',$$(DEPENDENT)) $$< >$$@.ptx
+	$$(Q)$$(NVCC) -cubin -arch=$(1) -Xptxas -v -o $$@.new $$@.ptx 2>$$@.log || { cat $$@.log; exit 1; }
+	$$(Q)rm $$@.ptx; mv $$@.new $$@
 endef
 $(foreach arch,$(CUDA_KINDS),$(eval $(call cubin,$(arch),%,$(CUDA_PTX))))
 $(eval $(call cubin,sm_90a,wgmma,compute_90a))

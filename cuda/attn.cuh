@@ -673,6 +673,7 @@ template <int T> __device__ __forceinline__ void attention(const attn_args &a)
     attn_block<T> b = {.a = &a, .shared = dynamic, .u = &units};
     b.warp = (int)threadIdx.x / 32;
     b.lane = (int)threadIdx.x % 32;
+    begin_in_turn();
     if (!take_units(b)) return;
     const int z = (int)blockIdx.y / a.shape.head_blocks, begin = range_of(b.first),
               ranges = b.last < begin ? 0 : (b.last - begin) / ATTN_RANGE + 1,

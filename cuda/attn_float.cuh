@@ -32,14 +32,14 @@ template <int T, int N> __device__ __forceinline__ void cache_floats(const uint8
 {
     constexpr int words = T == DTYPE_F16 ? N / 2 : N;
     uint32_t w[words];
-    if constexpr (words == 1) w[0] = __ldg((const uint32_t *)at);
+    if constexpr (words == 1) w[0] = *(const uint32_t *)at;
     if constexpr (words == 2) {
-        const uint2 x = __ldg((const uint2 *)at);
+        const uint2 x = *(const uint2 *)at;
         w[0] = x.x, w[1] = x.y;
     }
 #pragma unroll
     for (int i = 0; words > 2 && i < words / 4; i++) {
-        const uint4 x = __ldg((const uint4 *)at + i);
+        const uint4 x = ((const uint4 *)at)[i];
         w[4 * i] = x.x, w[4 * i + 1] = x.y, w[4 * i + 2] = x.z, w[4 * i + 3] = x.w;
     }
 #pragma unroll
@@ -147,7 +147,7 @@ template <int T, int N> __device__ __forceinline__ void value_floats(const uint8
     if (aligned) return cache_floats<T, N>(at, to);
 #pragma unroll
     for (int i = 0; i < N; i++)
-        to[i] = i >= there ? 0 : T == DTYPE_F16 ? half_float(__ldg((const uint16_t *)at + i)) : __ldg((const float *)at + i);
+        to[i] = i >= there ? 0 : T == DTYPE_F16 ? half_float(((const uint16_t *)at)[i]) : ((const float *)at)[i];
 }
 
 template <int T, class S, bool TESTS>

@@ -66,7 +66,7 @@ __device__ __forceinline__ uint32_t shared_word(const uint8_t *at) { return *(co
 /* Four f16 from `at` on. */
 __device__ __forceinline__ void halves_at(const uint16_t *at, float to[4])
 {
-    const uint2 w = __ldg((const uint2 *)at);
+    const uint2 w = *(const uint2 *)at;
     to[0] = half_float((uint16_t)w.x);
     to[1] = half_float((uint16_t)(w.x >> 16));
     to[2] = half_float((uint16_t)w.y);
@@ -87,8 +87,8 @@ __device__ __forceinline__ void key_words(const uint8_t *keys, int r, int rows, 
     const uint4 *at = (const uint4 *)keys + r * (PAGE_TOKENS / 4) + lane / 4;
     to[0] = to[1] = make_uint4(0, 0, 0, 0);
     if (r < rows) {
-        to[0] = __ldg(at);
-        to[1] = __ldg(at + 8);
+        to[0] = *at;
+        to[1] = at[8];
     }
 }
 
@@ -149,8 +149,8 @@ __device__ __forceinline__ void scores_words(const kv_codes *f, uint8_t *keys, c
 #pragma unroll
             for (int k = 0; k < 2; k++) {
                 const int r = s * 8 + 2 * t + k;
-                w[k][0] = r < rows ? __ldg(from + r * (PAGE_TOKENS / 2)) : make_uint2(0, 0);
-                w[k][1] = r < rows ? __ldg(from + r * (PAGE_TOKENS / 2) + PAGE_TOKENS / 4) : make_uint2(0, 0);
+                w[k][0] = r < rows ? from[r * (PAGE_TOKENS / 2)] : make_uint2(0, 0);
+                w[k][1] = r < rows ? from[r * (PAGE_TOKENS / 2) + PAGE_TOKENS / 4] : make_uint2(0, 0);
             }
             const uint32_t l = shared_word(q + s * 16 + t * 4), h = shared_word(q + s * 16 + t * 4 + plane);
 #pragma unroll
@@ -284,7 +284,7 @@ __device__ __forceinline__ void value_sums(const uint8_t *at, int width, const u
         for (int s = 0; s < 2; s++) {
             uint2 w[4];
 #pragma unroll
-            for (int k = 0; k < 4; k++) w[k] = __ldg(words + (s * 16 + k / 2 * 8 + 2 * t + k % 2) * (width / 2));
+            for (int k = 0; k < 4; k++) w[k] = words[(s * 16 + k / 2 * 8 + 2 * t + k % 2) * (width / 2)];
             const uint32_t l[4] = {low_bytes(w[0].x, w[1].x), low_bytes(w[0].y, w[1].y), low_bytes(w[2].x, w[3].x),
                                    low_bytes(w[2].y, w[3].y)},
                            h[4] = {high_bytes(w[0].x, w[1].x), high_bytes(w[0].y, w[1].y), high_bytes(w[2].x, w[3].x),
@@ -302,7 +302,7 @@ __device__ __forceinline__ void value_sums(const uint8_t *at, int width, const u
     } else {
 #pragma unroll
         for (int s = 0; s < 2; s++) {
-            const uint2 a = __ldg(words + (s * 8 + t) * (width / 2)), b = __ldg(words + (s * 8 + 4 + t) * (width / 2));
+            const uint2 a = words[(s * 8 + t) * (width / 2)], b = words[(s * 8 + 4 + t) * (width / 2)];
             const uint8_t *by = share + s * 32 + t * 4;
             const uint32_t b0 = shared_word(by), b1 = shared_word(by + 16);
             if constexpr (BITS == 8) {

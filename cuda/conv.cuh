@@ -8,6 +8,7 @@ extern "C" {
 /* Blocks along x have columns; along y rows, and slots of sequences. */
 extern "C" __global__ void __launch_bounds__(CONV_COLUMNS) cuda_conv(const __grid_constant__ conv_args a)
 {
+    begin_in_turn();
     const int64_t c = (int64_t)blockIdx.x * CONV_COLUMNS + threadIdx.x;
     const int first = (int)blockIdx.y * CONV_ROWS, end = min(first + CONV_ROWS, a.st->n[AXIS_TOK]);
     if (c >= a.s.dim) return;

@@ -97,5 +97,5 @@ int cuda_attn_start(cuda_device *d, const cuda_segment *s, const step *st, const
     a.k_tile = kv->k_page / (uint64_t)kv->heads;
     a.v_tile = kv->v_page / (uint64_t)kv->heads;
     cuda_codes_take(d, s, of->first + 1, of->n - 1, a.codes);
-    return cuda_launch_grid(&d->q, attend, grid, (void *[]){&a}, e);
+    return cuda_launch_fast(&d->q, attend, grid, (void *[]){&a}, e);
 }

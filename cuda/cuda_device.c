@@ -49,12 +49,15 @@ static int lost(const cuda_queue *q, err *e)
 
 int cuda_queue_open(cuda_queue *q, const cuda_driver *cu, int ordinal, err *e)
 {
+    int version = 0;
     *q = (cuda_queue){.cu = cu, .timeout = CUDA_TIMEOUT};
     int rc = cuda_done(q, cu->cuDeviceGet(&q->device, ordinal), "opening it", e);
     if (!rc && cuda_hangs(q->device)) rc = lost(q, e);
     if (!rc) rc = cuda_done(q, cuda_find_capability(cu, q->device, &q->capability), "asking for its kind", e);
     if (!rc) rc = cuda_done(q, cu->cuDevicePrimaryCtxRetain(&q->context, q->device), "opening it", e);
     if (!rc) rc = cuda_done(q, cu->cuCtxSetCurrent(q->context), "opening it", e);
+    if (!rc) rc = cuda_done(q, cu->cuDriverGetVersion(&version), "asking for the driver's version", e);
+    q->may_depend = version >= CU_DEPENDENT_VERSION && q->capability >= CU_DEPENDENT_CAPABILITY;
     if (!rc) rc = cuda_done(q, cu->cuStreamCreate(&q->stream, CU_STREAM_APART), "opening a stream", e);
     return rc;
 }
@@ -179,32 +182,54 @@ int cuda_send(cuda_queue *q, cu_address to, const void *from, uint64_t bytes, er
 {
     if (is_lost(q)) return lost(q, e);
     if (!bytes) return OK;
-    return cuda_done(q, q->cu->cuMemcpyHtoDAsync_v2(to, from, bytes, q->stream), "copying to the device", e);
+    return cuda_done(q, q->cu->cuMemcpyHtoDAsync_v2(to, from, bytes, cuda_stream_of(q)), "copying to the device", e);
 }
 
 /* The driver copies to memory that is not pinned at once, behind all that the stream has: it would wait without end. */
 int cuda_fetch(cuda_queue *q, void *to, cu_address from, uint64_t bytes, err *e)
 {
     int rc = cuda_wait(q, e);
-    if (!rc) rc = cuda_done(q, q->cu->cuMemcpyDtoHAsync_v2(to, from, bytes, q->stream), "copying from the device", e);
+    if (!rc)
+        rc = cuda_done(q, q->cu->cuMemcpyDtoHAsync_v2(to, from, bytes, cuda_stream_of(q)), "copying from the device",
+                       e);
     return rc ? rc : cuda_wait(q, e);
 }
 
 int cuda_copy(cuda_queue *q, cu_address to, cu_context context, cu_address from, uint64_t bytes, err *e)
 {
     if (is_lost(q)) return lost(q, e);
-    const int code = context == q->context ? q->cu->cuMemcpyDtoDAsync_v2(to, from, bytes, q->stream)
-                                           : q->cu->cuMemcpyPeerAsync(to, q->context, from, context, bytes, q->stream);
+    const int code = context == q->context
+                         ? q->cu->cuMemcpyDtoDAsync_v2(to, from, bytes, cuda_stream_of(q))
+                         : q->cu->cuMemcpyPeerAsync(to, q->context, from, context, bytes, cuda_stream_of(q));
     return cuda_done(q, code, "copying between devices", e);
 }
 
 int cuda_launch_grid(cuda_queue *q, cu_function f, cuda_grid g, void **parameters, err *e)
 {
     if (is_lost(q)) return lost(q, e);
+    q->follows = true;
     return cuda_done(q,
                      q->cu->cuLaunchKernel(f, (unsigned)g.x, (unsigned)g.y, 1, (unsigned)g.block, 1, 1,
                                            (unsigned)g.shared_bytes, q->stream, parameters, NULL),
                      "starting a kernel", e);
+}
+
+int cuda_launch_fast(cuda_queue *q, cu_function f, cuda_grid g, void **parameters, err *e)
+{
+    if (!q->may_depend || !q->follows) return cuda_launch_grid(q, f, g, parameters, e);
+    if (is_lost(q)) return lost(q, e);
+    cu_launch_attribute depends = {.id = CU_DEPENDENT, .value.allowed = 1};
+    const cu_launch how = {.grid_x = (unsigned)g.x,
+                           .grid_y = (unsigned)g.y,
+                           .grid_z = 1,
+                           .block_x = (unsigned)g.block,
+                           .block_y = 1,
+                           .block_z = 1,
+                           .shared_bytes = (unsigned)g.shared_bytes,
+                           .stream = q->stream,
+                           .attributes = &depends,
+                           .n_attributes = 1};
+    return cuda_done(q, q->cu->cuLaunchKernelEx(&how, f, parameters, NULL), "starting a kernel", e);
 }
 
 int cuda_launch(cuda_queue *q, cu_function f, int64_t threads, int block, void **parameters, err *e)

@@ -22,6 +22,23 @@ enum { CU_SUCCESS = 0, CU_OUT_OF_MEMORY = 2, CU_NO_BINARY = 209, CU_NOT_READY = 
 enum { CU_PROCESSORS = 16, CU_MAJOR = 75, CU_MINOR = 76, CU_SHARED_OPTIN = 97, CU_SHARED_DYNAMIC = 8 };
 enum { CU_STREAM_APART = 1, CU_CAPTURE_THREAD = 1, CU_HOST_PORTABLE = 1, CU_HOST_MAPPED = 2, CU_EVENT_UNTIMED = 2 };
 
+/* A launch with attributes (CUlaunchConfig, CUlaunchAttribute). CU_DEPENDENT: it may begin while the kernel before it
+ * in the stream runs; graphs keep that from driver CU_DEPENDENT_VERSION on. */
+enum { CU_DEPENDENT = 6, CU_DEPENDENT_VERSION = 12030, CU_DEPENDENT_CAPABILITY = 90 };
+typedef struct cu_launch_attribute {
+    int id, pad;
+    union {
+        int allowed;
+        char room[64];
+    } value;
+} cu_launch_attribute;
+typedef struct cu_launch {
+    unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+    cu_stream stream;
+    cu_launch_attribute *attributes;
+    unsigned n_attributes;
+} cu_launch;
+
 /* X(name, parameters); all return a code. */
 #define CU_CALLS(X)                                                                                                    \
     X(cuInit, (unsigned flags))                                                                                        \
@@ -67,6 +84,7 @@ enum { CU_STREAM_APART = 1, CU_CAPTURE_THREAD = 1, CU_HOST_PORTABLE = 1, CU_HOST
     X(cuGraphExecDestroy, (cu_graph_exec exec))                                                                        \
     X(cuGraphDestroy, (cu_graph graph))                                                                                \
     X(cuGetErrorString, (int code, const char **text))                                                                 \
+    X(cuLaunchKernelEx, (const cu_launch *how, cu_function function, void **parameters, void **extra))                 \
     X(cuLaunchKernel,                                                                                                  \
       (cu_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,    \
        unsigned block_z, unsigned shared_bytes, cu_stream stream, void **parameters, void **extra))

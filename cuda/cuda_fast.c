@@ -36,7 +36,7 @@ static int start_embed(cuda_device *d, const cuda_segment *s, const step *st, co
                                 .cols = t->dim[1]};
     else a.table = d->w->helds[t->weight];
     const cuda_grid grid = {st->n[out->axis], 1, ROW_THREADS, 0};
-    return cuda_launch_grid(&d->q, d->w->kernels.embed, grid, (void *[]){&a}, e);
+    return cuda_launch_fast(&d->q, d->w->kernels.embed, grid, (void *[]){&a}, e);
 }
 
 int cuda_fast_start(cuda_device *d, const cuda_segment *s, const step *st, const cuda_ops *of, bool *done, err *e)

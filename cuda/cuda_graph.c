@@ -56,10 +56,11 @@ static cuda_graph *entry_of(const cuda_device *d, cuda_segment *s, uint32_t stre
 static int capture(cuda_device *d, cuda_graph *g, cuda_launches *launch, cuda_segment *s, const step *st, err *e)
 {
     cu_graph graph = NULL;
-    int rc = cuda_done(&d->q, d->q.cu->cuStreamBeginCapture_v2(d->q.stream, CU_CAPTURE_THREAD), "capturing a step", e);
+    int rc = cuda_done(&d->q, d->q.cu->cuStreamBeginCapture_v2(cuda_stream_of(&d->q), CU_CAPTURE_THREAD),
+                       "capturing a step", e);
     if (rc) return rc;
     rc = launch(d, s, g->stretch, st, e);
-    const int code = d->q.cu->cuStreamEndCapture(d->q.stream, &graph);
+    const int code = d->q.cu->cuStreamEndCapture(cuda_stream_of(&d->q), &graph);
     if (!rc) rc = cuda_done(&d->q, code, "capturing a step", e);
     if (!rc) rc = cuda_done(&d->q, d->q.cu->cuGraphInstantiateWithFlags(&g->exec, graph, 0), "preparing a step", e);
     if (rc) g->exec = NULL;
@@ -74,5 +75,5 @@ int cuda_graph_start(cuda_device *d, cuda_segment *s, uint32_t stretch, const st
     cuda_graph *g = entry_of(d, s, stretch, &most);
     if (!g->exec && g->uses < 2) return launch(d, s, stretch, &most, e);
     int rc = g->exec ? OK : capture(d, g, launch, s, &most, e);
-    return rc ? rc : cuda_done(&d->q, d->q.cu->cuGraphLaunch(g->exec, d->q.stream), "starting a step", e);
+    return rc ? rc : cuda_done(&d->q, d->q.cu->cuGraphLaunch(g->exec, cuda_stream_of(&d->q)), "starting a step", e);
 }

@@ -123,5 +123,5 @@ int cuda_heads_start(cuda_device *d, const cuda_segment *s, const step *st, cons
     }
     const cuda_grid grid = {cuda_blocks((int64_t)st->n[a.axis] * a.heads, HEADS_THREADS / 32), 1, HEADS_THREADS,
                             (uint64_t)a.width * (HEADS_THREADS / 32) * sizeof(float)};
-    return cuda_launch_grid(&d->q, d->w->kernels.heads, grid, (void *[]){&a}, e);
+    return cuda_launch_fast(&d->q, d->w->kernels.heads, grid, (void *[]){&a}, e);
 }

@@ -50,6 +50,15 @@ void cuda_tell_build(char *to, size_t n)
     snprintf(to, n, "%s%s", release, kinds);
 }
 
+/* PTX for 8.0 as PTX for 9.0: the instructions of dependent launches are no comments there (dependent.cuh). */
+static void let_depend(char *ptx)
+{
+    static const char older[] = ".target sm_80", newer[] = ".target sm_90", hidden[] = "// griddepcontrol";
+    char *at = strstr(ptx, older);
+    if (at) memcpy(at, newer, sizeof newer - 1);
+    for (at = ptx; (at = strstr(at, hidden));) memset(at, ' ', 2);
+}
+
 int cuda_load_image(cuda_queue *q, const char *name, cu_module *to, err *e)
 {
     int code = CU_NO_BINARY, most = INT32_MAX;
@@ -57,6 +66,7 @@ int cuda_load_image(cuda_queue *q, const char *name, cu_module *to, err *e)
         char *image;
         const int rc = cuda_unpack(span_of(f->p, f->n), &image, e);
         if (rc) return rc;
+        if (q->capability >= CU_DEPENDENT_CAPABILITY && strstr(f->name, ".ptx")) let_depend(image);
         *to = NULL;
         code = q->cu->cuModuleLoadData(to, image);
         mem_free(image);

@@ -257,13 +257,14 @@ static int meet(joined_group *j, err *e)
     int rc = OK;
     for (int r = 0; r < j->ranks && !rc; r++) {
         cuda_queue *q = &cuda_device_of(j->m[r].of)->q;
-        rc = cuda_done(q, q->cu->cuEventRecord(j->m[r].came, q->stream), "recording an event", e);
+        rc = cuda_done(q, q->cu->cuEventRecord(j->m[r].came, cuda_stream_of(q)), "recording an event", e);
     }
     for (int r = 0; r < j->ranks && !rc; r++) {
         cuda_queue *q = &cuda_device_of(j->m[r].of)->q;
         for (int o = 0; o < j->ranks && !rc; o++)
             if (o != r)
-                rc = cuda_done(q, q->cu->cuStreamWaitEvent(q->stream, j->m[o].came, 0), "waiting for a rank", e);
+                rc = cuda_done(q, q->cu->cuStreamWaitEvent(cuda_stream_of(q), j->m[o].came, 0), "waiting for a rank",
+                               e);
     }
     return rc;
 }
@@ -275,15 +276,16 @@ static int gather_streams(joined_group *j, bool from, err *e)
     cuda_queue *first = &j->m[0].d->q;
     if (from) {
         cuda_device_of(j->m[0].of);
-        rc = cuda_done(first, first->cu->cuEventRecord(j->m[0].came, first->stream), "recording an event", e);
+        rc = cuda_done(first, first->cu->cuEventRecord(j->m[0].came, cuda_stream_of(first)), "recording an event", e);
     }
     for (int r = 1; r < j->ranks && !rc; r++) {
         cuda_queue *q = &cuda_device_of(j->m[r].of)->q;
-        if (!from) rc = cuda_done(q, q->cu->cuEventRecord(j->m[r].came, q->stream), "recording an event", e);
+        if (!from) rc = cuda_done(q, q->cu->cuEventRecord(j->m[r].came, cuda_stream_of(q)), "recording an event", e);
         if (!from) cuda_device_of(j->m[0].of);
         cuda_queue *waits = from ? q : first;
         const cu_event came = from ? j->m[0].came : j->m[r].came;
-        if (!rc) rc = cuda_done(waits, q->cu->cuStreamWaitEvent(waits->stream, came, 0), "waiting for a rank", e);
+        if (!rc)
+            rc = cuda_done(waits, q->cu->cuStreamWaitEvent(cuda_stream_of(waits), came, 0), "waiting for a rank", e);
     }
     return rc;
 }
@@ -377,7 +379,7 @@ static int begin_meetings(joined_group *j, err *e)
     for (int r = 0; r < j->ranks && !rc; r++) rc = cuda_wait(&cuda_device_of(j->m[r].of)->q, e);
     for (int r = 0; r < j->ranks && !rc; r++) {
         cuda_queue *q = &cuda_device_of(j->m[r].of)->q;
-        rc = cuda_done(q, q->cu->cuMemsetD32Async(j->m[r].meeting, 0, sizeof(join_meeting) / 4, q->stream),
+        rc = cuda_done(q, q->cu->cuMemsetD32Async(j->m[r].meeting, 0, sizeof(join_meeting) / 4, cuda_stream_of(q)),
                        "clearing memory", e);
     }
     for (int r = 0; r < j->ranks && !rc; r++) rc = cuda_wait(&cuda_device_of(j->m[r].of)->q, e);
@@ -436,13 +438,13 @@ static int capture(joined_group *j, joint_graph *g, const step *st, err *e)
 {
     cu_graph graph = NULL;
     cuda_queue *q = &cuda_device_of(j->m[0].of)->q;
-    int rc = cuda_done(q, q->cu->cuStreamBeginCapture_v2(q->stream, CU_CAPTURE_THREAD), "capturing a step", e);
+    int rc = cuda_done(q, q->cu->cuStreamBeginCapture_v2(cuda_stream_of(q), CU_CAPTURE_THREAD), "capturing a step", e);
     if (rc) return rc;
     rc = gather_streams(j, true, e);
     if (!rc) rc = launch_all(j, st, e);
     if (!rc) rc = gather_streams(j, false, e);
     cuda_device_of(j->m[0].of);
-    const int code = q->cu->cuStreamEndCapture(q->stream, &graph);
+    const int code = q->cu->cuStreamEndCapture(cuda_stream_of(q), &graph);
     if (!rc) rc = cuda_done(q, code, "capturing a step", e);
     if (!rc) rc = cuda_done(q, q->cu->cuGraphInstantiateWithFlags(&g->exec, graph, 0), "preparing a step", e);
     if (rc) g->exec = NULL;
@@ -470,7 +472,7 @@ static int start_step(joined_group *j, const step *st, err *e)
     if (!g->exec) rc = capture(j, g, &most, e);
     if (!rc) rc = gather_streams(j, false, e);
     cuda_queue *q = &cuda_device_of(j->m[0].of)->q;
-    if (!rc) rc = cuda_done(q, q->cu->cuGraphLaunch(g->exec, q->stream), "starting a step", e);
+    if (!rc) rc = cuda_done(q, q->cu->cuGraphLaunch(g->exec, cuda_stream_of(q)), "starting a step", e);
     return rc ? rc : gather_streams(j, true, e);
 }
 

@@ -89,7 +89,7 @@ int cuda_qdecode_launch(cuda_queue *q, const cuda_kernels *k, int kind, product_
     a->share = decode_share(k, a, row_blocks, warps);
     const cuda_grid grid = {a->table ? r.rows : row_blocks, cuda_blocks(a->panels, warps / a->share), warps * 32,
                             (uint64_t)shared};
-    return cuda_launch_grid(q, k->qdecode[kind][way], grid, (void *[]){a}, e);
+    return cuda_launch_fast(q, k->qdecode[kind][way], grid, (void *[]){a}, e);
 }
 
 int cuda_fmat_launch(cuda_queue *q, const cuda_kernels *k, int type, int rows, fmat_args *a, err *e)
@@ -97,7 +97,7 @@ int cuda_fmat_launch(cuda_queue *q, const cuda_kernels *k, int type, int rows, f
     const int way = rows > 1 && !a->table; /* rows sorted by expert go one by one: a block of threads has one matrix */
     const cuda_grid grid = {cuda_blocks(rows, way ? CUDA_FAST_ROWS : 1), a->blocks, FMAT_THREADS,
                             (uint64_t)float_shared(type)};
-    return cuda_launch_grid(q, k->fmat[type][way], grid, (void *[]){a}, e);
+    return cuda_launch_fast(q, k->fmat[type][way], grid, (void *[]){a}, e);
 }
 
 static product_args product_of(const cuda_device *d, const cuda_segment *s, const step *st, const op *o)

@@ -30,7 +30,7 @@ int cuda_recur_start(cuda_device *d, const cuda_segment *s, const step *st, cons
     a.s.y = cuda_at(d, s, o->out);
     const int64_t rows = st->n[d->p->tensors[o->out].axis];
     const cuda_grid grid = {cuda_blocks(a.s.dim, RECUR_COLUMNS), rows < SEQUENCES ? rows : SEQUENCES, RECUR_COLUMNS, 0};
-    return cuda_launch_grid(&d->q, alone ? of[i].alone : of[i].shared, grid, (void *[]){&a}, e);
+    return cuda_launch_fast(&d->q, alone ? of[i].alone : of[i].shared, grid, (void *[]){&a}, e);
 }
 
 int cuda_conv_start(cuda_device *d, const cuda_segment *s, const step *st, const op *o, err *e)
@@ -46,5 +46,5 @@ int cuda_conv_start(cuda_device *d, const cuda_segment *s, const step *st, const
         .bias = cuda_at(d, s, o->in[2])};
     const cuda_grid grid = {cuda_blocks(a.s.dim, CONV_COLUMNS), cuda_blocks(st->n[out->axis], CONV_ROWS), CONV_COLUMNS,
                             0};
-    return cuda_launch_grid(&d->q, d->w->kernels.conv, grid, (void *[]){&a}, e);
+    return cuda_launch_fast(&d->q, d->w->kernels.conv, grid, (void *[]){&a}, e);
 }

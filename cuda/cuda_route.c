@@ -52,10 +52,10 @@ int cuda_route_start(cuda_device *d, const cuda_segment *s, const step *st, cons
             dispatch = NULL;
         }
         const cuda_grid grid = {blocks, 1, (int)warps * 32, (uint64_t)(warps * a.space)};
-        rc = cuda_launch_grid(&d->q, d->w->kernels.route, grid, (void *[]){&a}, e);
+        rc = cuda_launch_fast(&d->q, d->w->kernels.route, grid, (void *[]){&a}, e);
     }
     if (rc || !dispatch) return rc;
     route_args a = args_of(d, s, NULL, dispatch);
     const cuda_grid grid = {1, 1, ROUTE_THREADS, 0};
-    return cuda_launch_grid(&d->q, d->w->kernels.route, grid, (void *[]){&a}, e);
+    return cuda_launch_fast(&d->q, d->w->kernels.route, grid, (void *[]){&a}, e);
 }

@@ -58,7 +58,7 @@ int cuda_act_get(dev *of, const segment *s, ref t, int64_t row0, int64_t rows, v
 /* Starts the kernel that picks the best logits of rows from `logits` on. */
 static int start_pick(cuda_device *d, int64_t rows, pick_args a, err *e)
 {
-    return cuda_launch_grid(&d->q, d->w->kernels.pick, (cuda_grid){rows, 1, PICK_THREADS, 0}, (void *[]){&a}, e);
+    return cuda_launch_fast(&d->q, d->w->kernels.pick, (cuda_grid){rows, 1, PICK_THREADS, 0}, (void *[]){&a}, e);
 }
 
 static uint64_t best_room(const cuda_device *d) { return (uint64_t)d->max_rows[AXIS_OUT] * BEST_MAX; }
@@ -91,7 +91,7 @@ int cuda_best_start(cuda_device *d, const cuda_segment *s, const step *st, err *
                          .to = (best_logit *)(uintptr_t)s->best.at};
     int rc = start_pick(d, st->n[AXIS_OUT], a, e);
     if (rc) return rc;
-    return cuda_done(&d->q, d->q.cu->cuMemcpyDtoHAsync_v2(s->best.host, s->best.at, bytes, d->q.stream),
+    return cuda_done(&d->q, d->q.cu->cuMemcpyDtoHAsync_v2(s->best.host, s->best.at, bytes, cuda_stream_of(&d->q)),
                      "copying from the device", e);
 }
 
@@ -173,7 +173,7 @@ static int fill_parcel(parcel *p, dev *of, const segment *s, ref t, int64_t rows
     cuda_device *d = cuda_device_of(of);
     const uint64_t bytes = (uint64_t)rows * (uint64_t)tensor_count(&s->p->tensors[t]) * sizeof(float);
     int rc = cuda_copy(&d->q, p->at, d->q.context, cuda_act_address(s->compiled, s->p, t), bytes, e);
-    return rc ? rc : cuda_done(&d->q, d->q.cu->cuEventRecord(p->full, d->q.stream), "recording an event", e);
+    return rc ? rc : cuda_done(&d->q, d->q.cu->cuEventRecord(p->full, cuda_stream_of(&d->q)), "recording an event", e);
 }
 
 static int take_parcel(const parcel *p, dev *of, const segment *s, ref t, int64_t col0, int64_t cols, int64_t rows,
@@ -183,7 +183,8 @@ static int take_parcel(const parcel *p, dev *of, const segment *s, ref t, int64_
     const uint64_t bytes = (uint64_t)(rows * cols) * sizeof(float);
     const bool whole = cols == tensor_count(&s->p->tensors[t]);
     int rc = whole ? OK : cuda_block_grow(&d->q, &d->stage, bytes, "rows", e);
-    if (!rc) rc = cuda_done(&d->q, d->q.cu->cuStreamWaitEvent(d->q.stream, p->full, 0), "waiting for a device", e);
+    if (!rc)
+        rc = cuda_done(&d->q, d->q.cu->cuStreamWaitEvent(cuda_stream_of(&d->q), p->full, 0), "waiting for a device", e);
     const cu_address to = whole ? cuda_act_address(s->compiled, s->p, t) : d->stage.at;
     if (!rc) rc = cuda_copy(&d->q, to, p->of->context, p->at, bytes, e);
     return rc || whole ? rc : place_columns(d, s, t, col0, cols, rows, e);

@@ -200,5 +200,5 @@ int cuda_run_start(cuda_device *d, const cuda_segment *s, const step *st, const 
     const cuda_grid grid = {st->n[out->axis], cuda_blocks(r.dim, a.padded),
                             threads > RUN_THREADS ? RUN_THREADS : (int)threads,
                             (uint64_t)r.slots * (uint64_t)a.padded * sizeof(float)};
-    return cuda_launch_grid(&d->q, d->w->kernels.rows, grid, (void *[]){&a}, e);
+    return cuda_launch_fast(&d->q, d->w->kernels.rows, grid, (void *[]){&a}, e);
 }

@@ -75,6 +75,8 @@ typedef struct cuda_queue {
     int device, capability; /* capability: 80 for 8.0 */
     cu_context context;
     cu_stream stream;
+    bool may_depend; /* the driver and the device know kernels that begin before the last one has ended, */
+    bool follows;    /* and the last piece of work of the stream is a kernel */
     uint64_t held;   /* bytes taken of the device */
     uint64_t hosted; /* and of the host, as cuda_pinned */
     bool bad;        /* a call has failed: the device may be lost */
@@ -235,6 +237,14 @@ typedef struct cuda_grid {
     uint64_t shared_bytes;
 } cuda_grid;
 int cuda_launch_grid(cuda_queue *q, cu_function f, cuda_grid g, void **parameters, err *e);
+/* The same for a kernel of fast.cu, which waits by itself for the kernel before (dependent.cuh). */
+int cuda_launch_fast(cuda_queue *q, cu_function f, cuda_grid g, void **parameters, err *e);
+/* The stream, for work that is no kernel started by these. */
+static inline cu_stream cuda_stream_of(cuda_queue *q)
+{
+    q->follows = false;
+    return q->stream;
+}
 
 /* cuda_graph.c: starts a stretch by `launch`, which starts its kernels one by one, or as it did before. The step that
  * `launch` is given has rounded numbers of rows: kernels read the true ones on the device. */

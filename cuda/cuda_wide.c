@@ -175,6 +175,7 @@ static int multiply_band(cuda_device *d, const wide_product *a, int64_t row, err
     const cuda_grid grid = {rows, 1, WIDE_THREADS, 0};
     int rc = same ? OK : cuda_launch_grid(&d->q, d->w->kernels.wide_rows, grid, (void *[]){&from}, e);
     if (!rc) rc = multiply_strips(d, w, &p, e);
+    d->q.follows = false; /* what cuBLAS started last is not known */
     if (rc || !(end.scale || end.bias)) return rc;
     return cuda_launch(&d->q, d->w->kernels.wide_end, rows * w->rows, WIDE_THREADS, (void *[]){&end}, e);
 }

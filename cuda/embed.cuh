@@ -19,6 +19,7 @@ __device__ void embed_panels(const held_weight *w, int64_t n, float *to)
 
 extern "C" __global__ void __launch_bounds__(ROW_THREADS, 1) cuda_embed(const embed_args a)
 {
+    begin_in_turn();
     const step_rows *rows = step_rows_of(a.st, a.axis);
     const int64_t i = blockIdx.x;
     if (i >= a.st->n[a.axis]) return;

@@ -1,6 +1,7 @@
 /* fast.cu - kernels of the ops that take most of the time of a step, in the bits of their definitions. */
 #include "cuda/prelude.cuh"
 
+#include "cuda/dependent.cuh"
 #include "cuda/half_float.cuh"
 
 #include "cuda/attn.cuh"

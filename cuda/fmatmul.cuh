@@ -12,6 +12,7 @@
  * 13.4 at eight in PTX, where an H200 has time for 15.6 a weight of 16 bits). */
 #pragma once
 #include "cuda/cuda_args.h"
+#include "cuda/dependent.cuh"
 #include "cuda/kept.cuh"
 
 extern __shared__ __align__(16) uint8_t fmat_shared[];
@@ -76,7 +77,7 @@ __device__ __forceinline__ void fmat_stage(const uint8_t *at, const float *x, co
         const float4 w = fmat_weights<TYPE>(at + k * Z::size);
 #pragma unroll
         for (int m = 0; m < ROWS; m++) {
-            const float4 v = of[m][k / 4]; /* __ldg would hide that the address is a register and a constant */
+            const float4 v = of[m][k / 4];
             sum[m] = make_float4(fmaf(w.x, v.x, sum[m].x), fmaf(w.y, v.y, sum[m].y), fmaf(w.z, v.z, sum[m].z),
                                  fmaf(w.w, v.w, sum[m].w));
         }
@@ -97,7 +98,7 @@ __device__ __forceinline__ void fmat_rest(const uint8_t *w, const float *x, cons
 #pragma unroll
             for (int m = 0; m < ROWS; m++) {
                 float &to = i == 0 ? sum[m].x : i == 1 ? sum[m].y : i == 2 ? sum[m].z : sum[m].w;
-                to = fmaf(by, at < cols ? __ldg((const float *)((const uint8_t *)x + x_row[m]) + at) : 0, to);
+                to = fmaf(by, at < cols ? ((const float *)((const uint8_t *)x + x_row[m]))[at] : 0, to);
             }
         }
 }
@@ -107,6 +108,8 @@ template <int TYPE, int ROWS> __device__ void fmatmul(const fmat_args &a)
     typedef fmat_shape<TYPE> Z;
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, part = lane % 4 * 4;
     const int64_t row0 = (int64_t)blockIdx.x * ROWS, left = *a.live - row0, cols = a.cols;
+    let_next_begin();
+    if (left <= 0 || a.table) wait_for_last();
     if (left <= 0) return;
     const int32_t expert = a.table ? a.table[row0 * DISPATCH_COLS + DISPATCH_EXPERT] : 0;
     if (expert < 0) return;
@@ -140,6 +143,7 @@ template <int TYPE, int ROWS> __device__ void fmatmul(const fmat_args &a)
         if (s < stages) copy.bring((int64_t)s * FMAT_PIECE, s * Z::stage);
         asm volatile("cp.async.commit_group;" ::: "memory");
     }
+    wait_for_last();
     const uint8_t *ring = fmat_shared + warp * FMAT_RING(Z::size) + lane / 4 * Z::pitch + part * Z::size;
     int slot = 0;
 #pragma unroll 1

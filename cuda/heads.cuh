@@ -128,6 +128,7 @@ __device__ __forceinline__ void rotate_head(const heads_part &p, const step *st,
 extern "C" __global__ void __launch_bounds__(HEADS_THREADS) cuda_heads(const __grid_constant__ heads_args a)
 {
     extern __shared__ float run_slots[];
+    begin_in_turn();
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     const int64_t u = (int64_t)blockIdx.x * (HEADS_THREADS / 32) + warp, row = u / a.heads;
     if (row >= a.st->n[a.axis]) return;

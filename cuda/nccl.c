@@ -157,7 +157,7 @@ static int start_all(library_sum *s, err *e)
         const nccl_rank *k = &s->rank[r];
         rc = check(library.calls.ncclAllReduce((const void *)(uintptr_t)k->x, (void *)(uintptr_t)k->y, (size_t)s->n,
                                                s->type == WIRE_F16 ? HALF : FLOAT, SUM, k->comm,
-                                               queue_of(s, r)->stream),
+                                               cuda_stream_of(queue_of(s, r))),
                    "ncclAllReduce", e);
     }
     const int end = library.calls.ncclGroupEnd();

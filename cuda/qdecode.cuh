@@ -15,6 +15,7 @@
  * the same at no cost); copies of a stage with an address and a test for each 16 bytes (a third of what the copy cost);
  * addresses that follow from the number of the stage, which the compiler computes again for each tile. */
 #pragma once
+#include "cuda/dependent.cuh"
 #include "cuda/gated.cuh"
 #include "cuda/qspread.cuh"
 
@@ -55,23 +56,23 @@ __device__ __forceinline__ void qwords_put(const uint32_t *scale, const uint32_t
 {
     typedef qshape<K, ROWS> Z;
     if constexpr (K::two) {
-        to[0] = __ldg(scale);
+        to[0] = *scale;
 #pragma unroll
         for (int j = 0; j < Z::parts; j++) {
             if constexpr (K::base) { /* the negative of both halves */
-                const uint32_t pair = __ldg(part + (K::apart == 32 ? 0 : 1 + j));
+                const uint32_t pair = part[(K::apart == 32 ? 0 : 1 + j)];
                 to[(1 + j) * ROWS] = (uint32_t)(uint16_t)(0 - (pair & 0xffffu)) | (0 - (pair >> 16)) << 16;
             } else {
-                const int16_t sum = (int16_t)(__ldg(part + 1 + j / 2) >> j % 2 * 16);
+                const int16_t sum = (int16_t)(part[1 + j / 2] >> j % 2 * 16);
                 to[(1 + j) * ROWS] = (uint32_t)(-K::zero * sum);
             }
         }
     } else {
 #pragma unroll
         for (int j = 0; j < Z::blocks; j++) {
-            to[j * ROWS] = __ldg(scale + j);
-            if constexpr (Z::has_base) to[Z::paired ? 2 : (Z::blocks + j) * ROWS] = __ldg(scaled + j);
-            if constexpr (Z::has_zero) to[(Z::blocks + j) * ROWS] = K::excess * (Z::spans_once ? 4 : 1) * __ldg(negative + j);
+            to[j * ROWS] = scale[j];
+            if constexpr (Z::has_base) to[Z::paired ? 2 : (Z::blocks + j) * ROWS] = scaled[j];
+            if constexpr (Z::has_zero) to[(Z::blocks + j) * ROWS] = K::excess * (Z::spans_once ? 4 : 1) * negative[j];
         }
     }
 }
@@ -93,7 +94,7 @@ __device__ __forceinline__ void qfill(const qdecode_args &a, qrows r, int64_t k0
         if constexpr (Z::turns) to += (int)(K::sums == 4 ? of_row % 2 : of_row % 4 / 2) * Z::O::row_bytes;
 #pragma unroll Z::fill
         for (int i = at; i < 4 * tiles; i += 32 * by, from += 64 * by, to += 8 * by * Z::codes_bytes)
-            qorder_put<typename Z::O>(__ldg(from), __ldg(from + 1), to);
+            qorder_put<typename Z::O>(*from, from[1], to);
         const uint32_t *scale = (const uint32_t *)(x + padded), *part = scale + 3 * blocks + k0 / PANEL_K * 3 + 3 * at;
         uint32_t *words = word + at * Z::row_words + (Z::paired ? m + (m & ~1) : m);
         scale += b0 + at * Z::blocks;
@@ -141,9 +142,14 @@ template <class K, int ROWS> __device__ __forceinline__ void qdecode(const qdeco
     const int live = *a.live, turn = (int)((unsigned)warp % (unsigned)a.share);
     const int panel = (int)(blockIdx.y * ((unsigned)warps / (unsigned)a.share) + (unsigned)warp / (unsigned)a.share);
     const int left = live - (int)blockIdx.x * ROWS;
+    let_next_begin();
+    if (a.table) wait_for_last();
     const qrows r = a.table ? qrows_of_expert<ROWS>(a.table, live)
                             : qrows{(int)blockIdx.x * ROWS, left < ROWS ? left : ROWS, 0};
-    if (r.rows <= 0) return;
+    if (r.rows <= 0) {
+        wait_for_last();
+        return;
+    }
     product_part of = a.part[0];
 #pragma unroll
     for (int i = 1; i < PRODUCT_PARTS; i++)
@@ -221,6 +227,7 @@ template <class K, int ROWS> __device__ __forceinline__ void qdecode(const qdeco
         __syncthreads();
     }
     int slot = 0, s = turn;
+    wait_for_last();
     for (int c0 = 0; c0 < stages; c0 += chunk) {
         const int end = kept(c0 + chunk < last ? c0 + chunk : last), t0 = c0 * Z::tiles;
         const int filled = tiles - t0 < chunk * Z::tiles ? tiles - t0 : chunk * Z::tiles;

@@ -159,6 +159,7 @@ template <int ROWS> __device__ __forceinline__ void recur_alone(const recur_seq 
 template <int ROWS, bool ALONE> __device__ __forceinline__ void recur(const recur_args &a)
 {
     __shared__ float4 token[ALONE ? 1 : 2 * ROWS];
+    begin_in_turn();
     const int worker = (int)(blockIdx.x * RECUR_COLUMNS + threadIdx.x), workers = (int)(gridDim.x * RECUR_COLUMNS);
     for (int seq = (int)blockIdx.y; seq < a.st->n_seq; seq += (int)gridDim.y) {
         recur_seq s = a.s;

@@ -187,6 +187,7 @@ __device__ __forceinline__ void dispatch_block(const route_args &a)
 extern "C" __global__ void __launch_bounds__(ROUTE_THREADS, 1) cuda_route(const __grid_constant__ route_args a)
 {
     extern __shared__ float run_slots[];
+    begin_in_turn();
     const int warp = (int)threadIdx.x / 32, warps = (int)blockDim.x / 32, lane = (int)threadIdx.x % 32;
     const route_space w = route_space_at((uint8_t *)run_slots + (uint64_t)warp * a.space, a.n, a.o.u.route.groups);
     for (int64_t row = (int64_t)blockIdx.x * warps + warp; a.routes && row < *a.live; row += (int64_t)gridDim.x * warps)

@@ -199,6 +199,7 @@ __device__ __forceinline__ void run_quant(const run_step &s, const run_place &at
 extern "C" __global__ void __launch_bounds__(RUN_THREADS) cuda_rows(const __grid_constant__ run_args a)
 {
     extern __shared__ float run_slots[];
+    begin_in_turn();
     run_place at = {blockIdx.x, (int64_t)blockIdx.y * a.padded, a.dim, a.padded};
     if (at.row >= *a.live) return;
     if (a.dim - at.column < at.n) at.n = (int)(a.dim - at.column);
@@ -313,6 +314,7 @@ static __device__ void pick_list(const float *row, int64_t n, int32_t k, best_lo
 
 extern "C" __global__ void __launch_bounds__(PICK_THREADS) cuda_pick(const pick_args a)
 {
+    begin_in_turn();
     const int row = (int)blockIdx.x;
     if (a.st && row >= a.st->n[AXIS_OUT]) return;
     const int32_t k = a.st ? a.st->best[row] : a.k;

@@ -51,6 +51,7 @@
     X(cuGraphLaunch, (CUgraphExec, CUstream))                                                                          \
     X(cuGraphDestroy, (CUgraph))                                                                                       \
     X(cuGraphExecDestroy, (CUgraphExec))                                                                               \
+    X(cuLaunchKernelEx, (const CUlaunchConfig *, CUfunction, void **, void **))                                        \
     X(cuGetErrorName, (CUresult, const char **))
 
 typedef CUresult launch_fn(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
@@ -120,6 +121,15 @@ static inline CUresult gpu_go(const char *kernel, unsigned blocks, unsigned thre
     CUfunction f;
     const CUresult r = gpu.cuModuleGetFunction(&f, gpu.kernels, kernel);
     return r ? r : gpu.launch(f, blocks, 1, 1, threads, 1, 1, shared, s, params, NULL);
+}
+/* The same of one block, with leave to begin while the kernel before runs. */
+static inline CUresult gpu_go_early(const char *kernel, unsigned threads, CUstream s, void **params)
+{
+    CUfunction f;
+    const CUresult r = gpu.cuModuleGetFunction(&f, gpu.kernels, kernel);
+    CUlaunchAttribute depends = {.id = 6, .value = {1}};
+    const CUlaunchConfig how = {1, 1, 1, threads, 1, 1, 0, s, &depends, 1};
+    return r ? r : gpu.cuLaunchKernelEx(&how, f, params, NULL);
 }
 #define PARAMS(...) ((void *[]){__VA_ARGS__})
 

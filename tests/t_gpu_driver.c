@@ -333,7 +333,8 @@ static void work_is_counted(void **state)
     gpu_case(counts_case, settings, said, ROOM);
     char *text = gpu_text(path);
     assert_non_null(text);
-    assert_non_null(strstr(text, "\"launches\": 1, \"kernels\": 1, \"graph_launches\": 0, \"graphs\": 0"));
+    assert_non_null(
+        strstr(text, "\"launches\": 1, \"kernels\": 1, \"early\": 0, \"graph_launches\": 0, \"graphs\": 0"));
     assert_non_null(strstr(text, "\"copies_to_device\": 1"));
     assert_non_null(strstr(text, "\"bytes_to_device\": 8, \"copies_to_host\": 1, \"bytes_to_host\": 4"));
     assert_non_null(strstr(text, "\"allocations\": 1, \"bytes_allocated\": 8"));

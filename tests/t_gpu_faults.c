@@ -282,6 +282,97 @@ static void a_ring_waits_on_both_sides(void **state)
     }
 }
 
+/* ---- kernels that begin before the last one has ended ---- */
+
+/* Eight kernels, each of what the one before wrote; how: of the fifth. */
+static int chain(bool captured, uint32_t how)
+{
+    enum { KERNELS = 8, THREADS = 64 };
+    char *text = gpu_text("tests/gpu/kernels90.ptx");
+    CUstream s;
+    CUgraph g;
+    CUgraphExec e;
+    CUdeviceptr x[2];
+    uint32_t in[THREADS], out[THREADS];
+    for (uint32_t i = 0; i < THREADS; i++) in[i] = i * i;
+    WANT(text && !gpu.cuModuleUnload(gpu.kernels) && !gpu.cuModuleLoadData(&gpu.kernels, text));
+    free(text);
+    WANT(!gpu.cuStreamCreate(&s, 1) && !gpu.cuMemAlloc_v2(&x[0], sizeof in) && !gpu.cuMemAlloc_v2(&x[1], sizeof in));
+    WANT(!gpu.cuMemcpyHtoD_v2(x[0], in, sizeof in) && (!captured || !gpu.cuStreamBeginCapture_v2(s, 1)));
+    for (int k = 0; k < KERNELS; k++) {
+        uint32_t as = k == 4 ? how : 0;
+        void **params = PARAMS(&x[k % 2], &x[(k + 1) % 2], &as);
+        WANT(!(k ? gpu_go_early("next", THREADS, s, params) : gpu_go("next", 1, THREADS, 0, s, params)));
+    }
+    if (captured) {
+        WANT(!gpu.cuStreamEndCapture(s, &g) && !gpu.cuGraphInstantiateWithFlags(&e, g, 0));
+        WANT(!gpu.cuGraphLaunch(e, s));
+    }
+    const CUresult r = gpu.cuStreamSynchronize(s);
+    if (how) return r ? fails(r) : 0;
+    WANT(!r && !gpu.cuMemcpyDtoH_v2(out, x[0], sizeof out));
+    for (uint32_t i = 0; i < THREADS; i++) WANT(out[i] == in[i] + KERNELS);
+    return 0;
+}
+static int chain_case(void) { return chain(false, 0); }
+static int captured_chain_case(void) { return chain(true, 0); }
+static int no_wait_case(void) { return chain(false, 1); }
+static int captured_no_wait_case(void) { return chain(true, 1); }
+static int constant_case(void) { return chain(false, 2); }
+static int captured_constant_case(void) { return chain(true, 2); }
+
+static void kernels_that_begin_early_wait(void **state)
+{
+    (void)state;
+    int raced[2] = {0};
+    for (int seed = 1; seed < 9; seed++) {
+        char settings[80];
+        snprintf(settings, sizeof settings, "SOFT_GPU_CAPABILITY=9.0 SOFT_GPU_SEED=%d", seed);
+        gpu_case(chain_case, settings, said, ROOM);
+        assert_string_equal(said, "");
+        gpu_case(captured_chain_case, settings, said, ROOM);
+        assert_string_equal(said, "");
+        for (int captured = 0; captured < 2; captured++) {
+            gpu_case(captured ? captured_no_wait_case : no_wait_case, settings, said, ROOM);
+            assert_true(strstr(said, "a race: it ") || strstr(said, "ends and has not waited"));
+            gpu_case(captured ? captured_constant_case : constant_case, settings, said, ROOM);
+            raced[captured] += strstr(said, "ld.global.nc.u32: a race: it reads what thread") != NULL;
+        }
+    }
+    assert_true(raced[0] > 0 && raced[1] > 0);
+}
+
+static int too_early_case(void)
+{
+    uint32_t how = 0;
+    CUdeviceptr x;
+    WANT(!gpu.cuMemAlloc_v2(&x, 4));
+    WANT(gpu_go_early("leave", 1, NULL, PARAMS(&x, &how)) == CUDA_ERROR_NOT_SUPPORTED);
+    return 0;
+}
+
+/* A graph has such an edge from a kernel alone. */
+static int no_kernel_case(void)
+{
+    CUstream s;
+    CUdeviceptr x;
+    uint32_t how = 0;
+    char *text = gpu_text("tests/gpu/kernels90.ptx");
+    WANT(text && !gpu.cuModuleUnload(gpu.kernels) && !gpu.cuModuleLoadData(&gpu.kernels, text));
+    free(text);
+    WANT(!gpu.cuStreamCreate(&s, 1) && !gpu.cuMemAlloc_v2(&x, 128) && !gpu.cuStreamBeginCapture_v2(s, 1));
+    WANT(!gpu.cuMemsetD32Async(x, 0, 32, s));
+    WANT(gpu_go_early("next", 32, s, PARAMS(&x, &x, &how)) == CUDA_ERROR_INVALID_VALUE);
+    return 0;
+}
+
+static void early_kernels_are_refused_where_a_driver_would(void **state)
+{
+    (void)state;
+    gpu_case(too_early_case, "SOFT_GPU_CAPABILITY=8.0", said, ROOM);
+    gpu_case(no_kernel_case, "SOFT_GPU_CAPABILITY=9.0", said, ROOM);
+}
+
 /* ---- shared memory between threads and wgmma ---- */
 
 static int product(uint32_t how)
@@ -358,6 +449,8 @@ int main(void)
         cmocka_unit_test(what_is_ordered_is_no_race),
         cmocka_unit_test(kernels_meet_if_they_have_devices_of_their_own),
         cmocka_unit_test(a_ring_waits_on_both_sides),
+        cmocka_unit_test(kernels_that_begin_early_wait),
+        cmocka_unit_test(early_kernels_are_refused_where_a_driver_would),
         cmocka_unit_test(products_read_what_a_fence_followed),
         cmocka_unit_test(unknown_instructions_end_the_process),
     };

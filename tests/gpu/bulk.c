@@ -226,8 +226,6 @@ static void pending_count(warp *w, const inst *in, uint32_t mask)
     EACH_LANE(mask, d[l] = state[l] >> COUNT_BITS & ((1u << COUNT_BITS) - 1););
 }
 
-static void nothing(warp *w, const inst *in, uint32_t mask) { (void)w, (void)in, (void)mask; }
-
 /* ---- decoding ---- */
 
 static void take_order(decoder *d)
@@ -344,12 +342,6 @@ static bool decode_bulk(decoder *d)
 bool decode_mbarrier(decoder *d)
 {
     if (!strcmp(d->word[0], "mbarrier")) return decode_barrier(d);
-    if (!strcmp(d->word[0], "griddepcontrol")) { /* launches of a stream follow each other anyway */
-        if (!decode_word(d, "wait") && !decode_word(d, "launch_dependents")) decode_stop(d, "not known");
-        decode_end(d, 0, 0);
-        decode_emit(d, nothing);
-        return true;
-    }
     if (strcmp(d->word[0], "cp") || d->n_word < 4 || strcmp(d->word[1], "async") || strcmp(d->word[2], "bulk"))
         return false;
     d->taken[1] = d->taken[2] = true;

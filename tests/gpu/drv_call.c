@@ -49,13 +49,14 @@ static void write_counts(void)
     const drv_counts *c = &drv_count;
 #define N(x) (unsigned long long)c->x
     fprintf(f,
-            "{\"calls\": %llu, \"launches\": %llu, \"kernels\": %llu, \"graph_launches\": %llu, \"graphs\": %llu,\n"
+            "{\"calls\": %llu, \"launches\": %llu, \"kernels\": %llu, \"early\": %llu, \"graph_launches\": %llu, "
+            "\"graphs\": %llu,\n"
             " \"copies_to_device\": %llu, \"bytes_to_device\": %llu, \"copies_to_host\": %llu, \"bytes_to_host\": "
             "%llu, \"copies_on_device\": %llu,\n"
             " \"bytes_on_device\": %llu, \"copies_of_pageable\": %llu, \"sets\": %llu, \"allocations\": %llu, "
             "\"bytes_allocated\": %llu,\n"
             " \"host_allocations\": %llu, \"synchronizations\": %llu, \"warp_instructions\": %llu, \"wgmma\": %llu}\n",
-            N(calls), N(launches), N(kernels), N(graph_launches), N(graphs), N(to_device), N(bytes_to_device),
+            N(calls), N(launches), N(kernels), N(early), N(graph_launches), N(graphs), N(to_device), N(bytes_to_device),
             N(to_host), N(bytes_to_host), N(on_device), N(bytes_on_device), N(pageable), N(sets), N(allocations),
             N(bytes_allocated), N(host_allocations), N(synchronizations), (unsigned long long)machine_warp_instructions,
             (unsigned long long)products_done);

@@ -11,6 +11,8 @@
 
 #include "tests/gpu/ptx_lex.h"
 
+enum { DEPENDENT_GRAPHS = 12030 };
+
 typedef struct graph {
     int n_node;
     node *nodes;
@@ -57,6 +59,11 @@ CUresult capture_add(stream *s, op *o)
 {
     capture *c = s->capture;
     if (c->broken) return op_free(o), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    for (int i = 0; o->depends && i < s->n_tail; i++) {
+        if (c->nodes[s->tail[i]].o->kind == OP_KERNEL && drv_set.version >= DEPENDENT_GRAPHS) continue;
+        drv_say("a graph in which a kernel depends on what is no kernel, or of a driver before 12.3");
+        return op_free(o), CUDA_ERROR_INVALID_VALUE;
+    }
     node *n = GROW(c->nodes, c->n_node);
     n->o = o;
     follow(&n->after, &n->n_after, s->tail, s->n_tail);
@@ -259,9 +266,14 @@ CUresult cuGraphLaunch(CUgraphExec e, CUstream s)
 
 static bool node_may_run(const graph_run *r, int i)
 {
+    const node *n = &r->nodes[i];
     if (r->done[i]) return false;
-    for (int k = 0; k < r->nodes[i].n_after; k++)
-        if (!r->done[r->nodes[i].after[k]]) return false;
+    n->o->held = false;
+    for (int k = 0; k < n->n_after; k++) {
+        if (r->done[n->after[k]]) continue;
+        if (!op_lets_begin(r->nodes[n->after[k]].o, n->o)) return false;
+        n->o->held = true;
+    }
     return true;
 }
 

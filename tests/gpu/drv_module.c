@@ -140,7 +140,7 @@ static CUresult check_launch(const function *f, const CUlaunchConfig *c)
     return c->sharedMemBytes > (uint32_t)shared_most(f) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-static CUresult start(const CUlaunchConfig *c, function *f, void **params, void **extra)
+static CUresult start(const CUlaunchConfig *c, bool depends, function *f, void **params, void **extra)
 {
     if (!f || extra) return CUDA_ERROR_INVALID_VALUE;
     stream *s = stream_of(c->hStream);
@@ -157,6 +157,7 @@ static CUresult start(const CUlaunchConfig *c, function *f, void **params, void 
     memcpy(o->grid, (uint32_t[]){c->gridDimX, c->gridDimY, c->gridDimZ}, sizeof o->grid);
     memcpy(o->dim, (uint32_t[]){c->blockDimX, c->blockDimY, c->blockDimZ}, sizeof o->dim);
     o->dynamic = c->sharedMemBytes;
+    o->depends = depends;
     o->params = calloc(1, PARAM_BYTES);
     if (!o->params) abort();
     for (int i = 0; i < code_of(f)->n_param; i++) {
@@ -172,16 +173,20 @@ CUresult cuLaunchKernel(CUfunction f, unsigned int gx, unsigned int gy, unsigned
 {
     CUresult r = drv_enter("cuLaunchKernel", CALL_CONTEXT);
     const CUlaunchConfig c = {gx, gy, gz, bx, by, bz, shared, s, NULL, 0};
-    return drv_leave(r ? r : start(&c, f, params, extra));
+    return drv_leave(r ? r : start(&c, false, f, params, extra));
 }
 
-/* Attributes that only make a launch earlier or better placed are passed over; clusters would change what runs. */
+/* Attributes that only make a launch better placed are passed over; clusters would change what runs. */
 CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, void **extra)
 {
-    enum { CLUSTER = 4 };
+    enum { CLUSTER = 4, DEPENDENT = 6 };
     CUresult r = drv_enter("cuLaunchKernelEx", CALL_CONTEXT);
-    for (unsigned i = 0; !r && i < c->numAttrs; i++)
+    uint32_t depends = 0;
+    for (unsigned i = 0; !r && i < c->numAttrs; i++) {
         if (c->attrs[i].id == CLUSTER && memcmp(c->attrs[i].value, (uint32_t[]){1, 1, 1}, 12))
             r = CUDA_ERROR_NOT_SUPPORTED;
-    return drv_leave(r ? r : start(c, f, params, extra));
+        if (c->attrs[i].id == DEPENDENT) memcpy(&depends, c->attrs[i].value, sizeof depends);
+    }
+    if (!r && depends && drv_set.major < 9) r = CUDA_ERROR_NOT_SUPPORTED;
+    return drv_leave(r ? r : start(c, depends, f, params, extra));
 }

@@ -94,6 +94,12 @@ static void set_now(const op *o)
     for (size_t i = 0; to && i < o->bytes; i += (size_t)o->unit) memcpy(to + i, &o->value, (size_t)o->unit);
 }
 
+bool op_lets_begin(const op *o, const op *next)
+{
+    return o->kind == OP_KERNEL && next->kind == OP_KERNEL && next->depends && o->running &&
+           launch_lets_begin(o->running);
+}
+
 static bool kernel_step(op *o, int64_t budget)
 {
     if (!o->running) {
@@ -103,8 +109,11 @@ static bool kernel_step(op *o, int64_t budget)
         o->running->device = o->cx->device;
         o->running->random = drv_set.seed;
         o->running->patience = drv_set.patience;
+        o->running->depends = o->depends;
+        drv_count.early += o->held;
         memcpy(o->running->params, o->params, PARAM_BYTES);
     }
+    o->running->held = o->held;
     const bool done = launch_run(o->running, budget);
     note_waiting(o->cx->device, o->running, o->running->waits);
     idle_turns = o->running->waits ? idle_turns + 1 : 0;

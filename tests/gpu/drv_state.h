@@ -32,8 +32,9 @@ uint64_t drv_now(void);
 __attribute__((format(printf, 1, 2))) void drv_say(const char *format, ...);
 
 typedef struct drv_counts {
-    uint64_t calls, launches, kernels, graph_launches, graphs, to_device, bytes_to_device, to_host, bytes_to_host,
-        on_device, bytes_on_device, pageable, sets, allocations, bytes_allocated, host_allocations, synchronizations;
+    uint64_t calls, launches, kernels, early, graph_launches, graphs, to_device, bytes_to_device, to_host,
+        bytes_to_host, on_device, bytes_on_device, pageable, sets, allocations, bytes_allocated, host_allocations,
+        synchronizations;
 } drv_counts;
 extern drv_counts drv_count;
 
@@ -67,6 +68,8 @@ typedef struct op {
     function *fn; /* OP_KERNEL */
     uint32_t grid[3], dim[3], dynamic;
     uint8_t *params;
+    bool depends, held; /* it may begin while the kernel before it runs; which it does */
+    bool ended;
     uint64_t to, from; /* OP_COPY, OP_SET: device addresses, or host addresses */
     bool to_host, from_host;
     uint8_t *staged; /* a copy of pageable memory that was taken at the call */
@@ -89,6 +92,8 @@ void op_free(op *o);
 op *op_copy(const op *o);
 /* Goes on with it; true when it is done. A fault breaks the context. */
 bool op_step(op *o);
+/* Whether `next`, right behind o, may begin before o has ended. */
+bool op_lets_begin(const op *o, const op *next);
 /* Whether a kernel waits for something (machine.h). */
 bool op_waits(void);
 /* Sleeps where for some time nothing else went on. */

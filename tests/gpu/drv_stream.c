@@ -85,12 +85,20 @@ static bool may_run(const stream *s)
     return true;
 }
 
+/* A turn of the stream's first work, or of kernels behind it that may begin. */
 static void run_some(stream *s)
 {
     op *o = s->first;
-    if (!op_step(o)) return;
+    while (o->next && op_lets_begin(o, o->next) && chance() & 1) {
+        o->next->held = true;
+        o = o->next;
+    }
+    if (!o->ended && !op_step(o)) return;
+    o->ended = true;
+    if (o != s->first) return;
     s->first = o->next;
     if (!s->first) s->last = NULL;
+    else s->first->held = false;
     s->done++;
     op_free(o);
 }

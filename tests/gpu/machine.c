@@ -217,6 +217,7 @@ static void begin_block(launch *l)
     b->id[2] = (uint32_t)(b->number / l->grid[0] / l->grid[1]);
     b->live = (int)threads;
     b->ran = 0;
+    b->lets_begin = b->waited = false;
     memset(b->shared, GPU_POISON, b->shared_bytes);
     proxy_free(b->proxy);
     b->proxy = NULL;
@@ -243,17 +244,17 @@ static void begin_block(launch *l)
 static int64_t block_run(block *b, int64_t budget)
 {
     int64_t n = 0;
-    while (b->live && n < budget && !b->of->waits && !b->of->fault) {
+    while (b->live && n < budget && !b->of->waits && !b->of->gives_way && !b->of->fault) {
         int64_t turn = 0;
         const int first = (int)(machine_random(&b->of->random) % (uint64_t)b->n_warp);
         for (int i = 0; i < b->n_warp && !b->of->fault; i++) { /* all warps: one may be what another sleeps for */
             warp *w = &b->warps[(first + i) % b->n_warp];
             if (!w->live) continue;
             turn += warp_run(w, 16 + (int64_t)(machine_random(&b->of->random) % 2048));
-            b->of->waits |= w->sleeps;
+            b->of->waits |= w->sleeps && !b->of->gives_way;
         }
         n += turn;
-        if (!turn && b->live && !b->of->fault)
+        if (!turn && b->live && !b->of->fault && !b->of->gives_way)
             for (int i = 0; i < b->n_warp; i++)
                 if (b->warps[i].live) {
                     warp *w = &b->warps[i];
@@ -284,10 +285,37 @@ launch *launch_new(program *p, int function, const uint32_t grid[3], const uint3
     return l;
 }
 
+bool launch_lets_begin(const launch *l) { return l->let_begin == l->count; }
+
+bool block_let_begin(block *b)
+{
+    const bool now = !b->lets_begin && ++b->of->let_begin == b->of->count;
+    b->lets_begin = true;
+    b->of->gives_way |= now;
+    return now;
+}
+
+bool block_wait_before(block *b)
+{
+    b->waited = true;
+    b->of->gives_way |= b->of->held;
+    return !b->of->held;
+}
+
+/* Its block has ended. Had it not waited, launches behind it would take all before it for ended. */
+static void end_block(block *b)
+{
+    block_let_begin(b);
+    if (b->of->depends && !b->waited && !b->of->fault)
+        machine_fault(&b->warps[0], 0, FAULT_LAUNCH, "a block of a dependent launch ends and has not waited");
+    bulk_end(b);
+    race_end_block(b);
+}
+
 bool launch_run(launch *l, int64_t budget)
 {
-    l->waits = false;
-    while (budget > 0 && !l->waits && !l->fault) {
+    l->waits = l->gives_way = false;
+    while (budget > 0 && !l->waits && !l->gives_way && !l->fault) {
         while (l->n_resident < l->window && l->next < l->count) begin_block(l);
         if (!l->n_resident) return true;
         const int i = (int)(machine_random(&l->random) % (uint64_t)l->n_resident);
@@ -297,8 +325,7 @@ bool launch_run(launch *l, int64_t budget)
         machine_warp_instructions += (uint64_t)n;
         l->idle += (uint64_t)n;
         if (!b->live) {
-            bulk_end(b);
-            race_end_block(b);
+            end_block(b);
             l->resident[i] = l->resident[--l->n_resident];
             block_keep(l->p, b);
             l->idle = 0;

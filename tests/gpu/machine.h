@@ -28,7 +28,8 @@ typedef struct block {
     warp *warps;
     uint8_t *shared;
     uint32_t shared_bytes;
-    uint64_t ran; /* instructions since it began */
+    bool lets_begin, waited; /* a thread of it has let dependent launches begin; has waited for the launch before */
+    uint64_t ran;            /* instructions since it began */
     struct race_block *race;
     struct gpu_shadow *shadow; /* of shared */
     struct bulk_copies *bulk;  /* under way; NULL before the first */
@@ -47,6 +48,9 @@ typedef struct launch {
     uint64_t idle;         /* instructions since a block has ended */
     uint64_t patience;     /* how many of them are too many */
     bool waits;            /* a thread slept in the last turn */
+    bool depends, held;    /* it may begin before the launch before it has ended; that one has not */
+    bool gives_way;        /* a thread waited for that, or let the next launch begin, in the last turn */
+    uint64_t let_begin;    /* blocks that let dependent launches begin, or have ended */
     int fault;             /* an error of the driver's, 0 for none */
     gpu_range *near[NEAR]; /* where an instruction's last address was, by its place */
     uint64_t random;
@@ -60,6 +64,11 @@ launch *launch_new(program *p, int function, const uint32_t grid[3], const uint3
 /* Goes on for about that many instructions of warps; true when all blocks have ended or one has failed. */
 bool launch_run(launch *l, int64_t budget);
 void launch_free(launch *l);
+/* Whether launches that depend on this one may begin: all its blocks have let them, or have ended. */
+bool launch_lets_begin(const launch *l);
+/* A block lets them; true: they may now. Its threads wait for the launch before; false: it has not ended. */
+bool block_let_begin(block *b);
+bool block_wait_before(block *b);
 /* Frees what launches of p have kept for the next ones. */
 void machine_forget(program *p);
 /* Instructions of warps that ran in this process; ns in which all that ran waited. */

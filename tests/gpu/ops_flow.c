@@ -1,6 +1,7 @@
 /* ops_flow.c - branches, calls, ends, barriers. */
 #include "tests/gpu/decode.h"
 #include "tests/gpu/machine.h"
+#include "tests/gpu/race.h"
 #include "tests/gpu/warp.h"
 
 #include <string.h>
@@ -300,6 +301,36 @@ static bool decode_sleep(decoder *d)
     return true;
 }
 
+/* Kernels that begin before the last one has ended. Lanes that wait come here again. */
+static void wait_before(warp *w, const inst *in, uint32_t mask)
+{
+    (void)in;
+    if (!block_wait_before(w->block)) {
+        warp_take(w, mask);
+        warp_sleep(w);
+        return;
+    }
+    race_wait_before(w, mask);
+    warp_take(w, mask)->pc++;
+}
+
+static void let_begin(warp *w, const inst *in, uint32_t mask)
+{
+    (void)in;
+    warp_take(w, mask)->pc++;
+    if (block_let_begin(w->block)) warp_sleep(w);
+}
+
+static bool decode_dependent(decoder *d)
+{
+    const bool waits = decode_word(d, "wait");
+    if (!waits && !decode_word(d, "launch_dependents")) decode_stop(d, "not known");
+    decode_end(d, 0, 0);
+    inst *in = decode_emit(d, waits ? wait_before : let_begin);
+    in->flow = FLOW_SETS;
+    return true;
+}
+
 bool decode_flow(decoder *d)
 {
     const char *op = d->word[0];
@@ -309,6 +340,7 @@ bool decode_flow(decoder *d)
     if (!strcmp(op, "ret") || !strcmp(op, "exit")) return decode_return(d);
     if (!strcmp(op, "bar") || !strcmp(op, "barrier")) return decode_barrier(d);
     if (!strcmp(op, "nanosleep")) return decode_sleep(d);
+    if (!strcmp(op, "griddepcontrol")) return decode_dependent(d);
     if (strcmp(op, "trap")) return false;
     decode_end(d, 0, 0);
     decode_emit(d, trap);

@@ -67,9 +67,10 @@ static void load(warp *w, const inst *in, uint32_t mask)
     uint64_t at[LANES];
     uint8_t *p[LANES];
     addresses(w, in, at);
-    if (!access_lanes(w, mask, (ptx_space)in->space, at, bytes, in->order ? TOUCH_READ | TOUCH_STRONG : TOUCH_READ, p))
-        return;
-    if (in->order) note_strong(w, in, mask, at, TOUCH_READ);
+    const bool constant = in->order == ORDER_CONSTANT, strong = in->order && !constant;
+    const int touch = TOUCH_READ | (strong ? TOUCH_STRONG : constant ? TOUCH_CONSTANT : 0);
+    if (!access_lanes(w, mask, (ptx_space)in->space, at, bytes, touch, p)) return;
+    if (strong) note_strong(w, in, mask, at, TOUCH_READ);
     for (int i = 0; i < in->n; i++) switch (in->kind) {
         case ELEMENT_U8: FROM_MEMORY(uint8_t, uint32_t, ); break;
         case ELEMENT_S8: FROM_MEMORY(int8_t, uint32_t, ); break;
@@ -150,7 +151,6 @@ static void take_hints(decoder *d)
                                         "cv",
                                         "wb",
                                         "wt",
-                                        "nc",
                                         "weak",
                                         "L1::evict_normal",
                                         "L1::evict_unchanged",
@@ -219,6 +219,7 @@ static bool decode_load_store(decoder *d, bool is_load)
     const ptx_space space = decode_space(d);
     const int order = decode_one_of(d, orders), vector = decode_one_of(d, vectors);
     if (order > 0 && decode_one_of(d, scopes) < 0) decode_stop(d, "a scope is missing");
+    const bool constant = is_load && decode_word(d, "nc");
     take_hints(d);
     const bool hint = decode_word(d, "L2::cache_hint");
     const ptx_operand *value = &l->o[is_load ? 0 : 1], *at = &l->o[is_load ? 1 : 0];
@@ -246,7 +247,7 @@ static bool decode_load_store(decoder *d, bool is_load)
     in->kind = (uint8_t)kind;
     in->n = (uint8_t)n;
     in->x = x;
-    in->order = order < 0 ? ORDER_WEAK : by_order[order];
+    in->order = order >= 0 ? by_order[order] : constant ? ORDER_CONSTANT : ORDER_WEAK;
     return true;
 }
 

@@ -331,6 +331,18 @@ void race_barrier_done(block *b, int id)
     if (race_on()) clear(&of_block(b)->at[id]);
 }
 
+void race_wait_before(warp *w, uint32_t mask)
+{
+    if (!race_on()) return;
+    race_warp *rw = of_warp(w);
+    time_now++;
+    if (mask == w->live) rw->all.past = time_now;
+    for (uint32_t m = mask; mask != w->live && m; m &= m - 1) {
+        const int l = __builtin_ctz(m);
+        make(rw, &rw->own[l])->past = time_now;
+    }
+}
+
 /* ---- fences and strong accesses ---- */
 
 static variable *find_variable(const warp *w, uint64_t address, bool add)
@@ -441,9 +453,19 @@ static bool write_cell(warp *w, int l, const gpu_shadow *s, cell *c, record me, 
     return true;
 }
 
+/* Whether what was written last is as old as the launch. */
+static bool is_constant(const warp *w, const record *r)
+{
+    const race_launch *rl = w->block->of->race;
+    if (r->launch == rl->number) return r->time < rl->began;
+    if (!rl->beside || !r->block || r->time < lives[r->launch].began) return true;
+    return lives[r->launch].ended && lives[r->launch].ended < rl->began;
+}
+
 /* False after a fault. */
 static inline bool touch_cell(warp *w, int l, const gpu_shadow *s, cell *c, record me, int touch)
 {
+    if (touch & TOUCH_CONSTANT && !is_constant(w, &c->write)) return report(w, l, &c->write, true, touch), false;
     if ((c->write.launch == me.launch || w->block->of->race->beside) && !ordered(w, l, s, &c->write, me))
         return report(w, l, &c->write, true, touch), false;
     if (touch & TOUCH_WRITE) return write_cell(w, l, s, c, me, touch);

@@ -8,11 +8,12 @@
 #include "tests/gpu/machine.h"
 
 /* Bits of how bytes are touched. TOUCH_OVER, of a strong store: what was given away there before is so no more.
- * TOUCH_ASYNC: by the asynchronous proxy (proxy.h). */
-enum { TOUCH_READ = 1, TOUCH_WRITE = 2, TOUCH_STRONG = 4, TOUCH_OVER = 8, TOUCH_ASYNC = 16 };
+ * TOUCH_ASYNC: by the asynchronous proxy (proxy.h). TOUCH_CONSTANT: a read of what no kernel has written since the
+ * launch began (ld.global.nc): nothing orders it with one that has. */
+enum { TOUCH_READ = 1, TOUCH_WRITE = 2, TOUCH_STRONG = 4, TOUCH_OVER = 8, TOUCH_ASYNC = 16, TOUCH_CONSTANT = 32 };
 
-/* The memory orders of an instruction: inst.order. */
-enum { ORDER_WEAK, ORDER_RELAXED, ORDER_ACQUIRE, ORDER_RELEASE, ORDER_BOTH };
+/* The memory orders of an instruction: inst.order. ORDER_CONSTANT: of a load that is TOUCH_CONSTANT. */
+enum { ORDER_WEAK, ORDER_RELAXED, ORDER_ACQUIRE, ORDER_RELEASE, ORDER_BOTH, ORDER_CONSTANT };
 
 /* Who touched each word of some memory, and each byte where a word is touched in parts. */
 typedef struct gpu_shadow gpu_shadow;
@@ -37,6 +38,8 @@ void race_warp_barrier(warp *w, uint32_t mask);
 void race_arrive(warp *w, uint32_t mask, int id);
 void race_go_on(warp *w, uint32_t mask, int id);
 void race_barrier_done(block *b, int id);
+/* Lanes have waited for the launches before: whatever has ended is behind them. */
+void race_wait_before(warp *w, uint32_t mask);
 /* A fence. */
 void race_fence(warp *w, uint32_t mask);
 /* A strong access to a variable at the address, after it has been carried out. */
