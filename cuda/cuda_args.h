@@ -287,8 +287,9 @@ typedef struct wide_weights {
     const uint8_t *w;
     uint16_t *to;
     uint64_t stride;
-    int64_t cols, row0, rows;
+    int64_t cols, row0, rows; /* row0: a multiple of PANEL_ROWS */
     int32_t type;
+    float factor; /* of the type's panels */
 } wide_weights;
 typedef struct wide_rows {
     const void *x;

@@ -29,7 +29,7 @@ struct fmat_args;
     X(attn_f32)                                                                                                        \
     X(attn_f16) X(attn_i16) X(attn_q8) X(attn_q4) X(pick) X(embed) X(pages) X(conv) CUDA_RECUR_LIST(X)
 /* In wide.cu, which is loaded where cuBLAS is used. */
-#define CUDA_WIDE_LIST(X) X(wide_weights) X(wide_rows) X(wide_end)
+#define CUDA_WIDE_LIST(X) X(wide_rows) X(wide_end)
 /* Of those of matrices there are two: for one row of activations, and for up to CUDA_FAST_ROWS. */
 enum { CUDA_FAST_ROWS = 8, CUDA_FAST_WAYS = 2, CUDA_FLOATS = 3 };
 
@@ -38,6 +38,7 @@ typedef struct cuda_kernels {
     cu_function qdecode[PANEL_KINDS][3];           /* packed weights: of 1, 8, 32 rows */
     cu_function qprefill[PANEL_KINDS];             /* of many rows */
     cu_function qwgmma[PANEL_KINDS];               /* the same by warpgroups; NULL: not on this device, or no kernel */
+    cu_function wide[PANEL_KINDS];                 /* packed weights as bfloat16, with blas */
     cu_function fmat[CUDA_FLOATS][CUDA_FAST_WAYS]; /* float32, float16, bfloat16 */
     int processors, shared_optin; /* multiprocessors of the device; bytes of shared memory that a block can have */
 #define X(name) cu_function name;
@@ -294,6 +295,10 @@ uint64_t cuda_wide_bytes(const cuda_weights *w, const program *p); /* that a dev
 int cuda_wide_open(cuda_device *d, err *e);
 void cuda_wide_close(cuda_device *d);
 void cuda_wide_prepare(cuda_device *d, const step *st); /* for a step: whether it has rows enough */
+int cuda_wide_load(cuda_weights *w, err *e);            /* kernels: an image of their own, as few runs need one */
+/* Rows row0 … row0 + rows - 1 of packed weights as bfloat16 at `to`; row0: a multiple of PANEL_ROWS. */
+int cuda_wide_strip(cuda_queue *q, const cuda_kernels *k, const held_weight *w, int64_t row0, int64_t rows,
+                    cu_address to, err *e);
 /* MATMULs of many rows; *done false: they go the exact way, all of them. */
 int cuda_wide_start(cuda_device *d, const cuda_segment *s, const step *st, const uint32_t *ops, int n, bool *done,
                     err *e);

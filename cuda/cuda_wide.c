@@ -52,15 +52,36 @@ static bool has_floats(const cuda_weights *w)
     return floats > packed;
 }
 
-/* An image of their own: few runs need one. */
-static int load_kernels(cuda_weights *w, err *e)
+int cuda_wide_load(cuda_weights *w, err *e)
 {
+    static const char *const kinds[PANEL_KINDS] = {
+#define X(name, ...) "cuda_wide_" #name,
+        PANEL_KIND_LIST(X)
+#undef X
+    };
     int rc = cuda_load_image(&w->q, "wide", &w->wide, e);
 #define X(name)                                                                                                        \
     if (!rc) rc = cuda_find(&w->q, w->wide, "cuda_" #name, &w->kernels.name, e);
     CUDA_WIDE_LIST(X)
 #undef X
+    for (int k = 0; k < PANEL_KINDS && !rc; k++) rc = cuda_find(&w->q, w->wide, kinds[k], &w->kernels.wide[k], e);
     return rc;
+}
+
+int cuda_wide_strip(cuda_queue *q, const cuda_kernels *k, const held_weight *w, int64_t row0, int64_t rows,
+                    cu_address to, err *e)
+{
+    const panel_format *f = panel_format_of(w->type);
+    wide_weights a = {.w = w->data,
+                      .to = (uint16_t *)(uintptr_t)to,
+                      .stride = w->stride,
+                      .cols = w->cols,
+                      .row0 = row0,
+                      .rows = rows,
+                      .type = (int32_t)w->type,
+                      .factor = f->factor};
+    const int64_t warps = cuda_blocks(rows, PANEL_ROWS) * cuda_blocks(w->cols, 2 * PANEL_K);
+    return cuda_launch(q, k->wide[f->kind], 32 * warps, WIDE_THREADS, (void *[]){&a}, e);
 }
 
 int cuda_wide_find(cuda_weights *w, const weight_options *o, err *e)
@@ -84,7 +105,7 @@ int cuda_wide_find(cuda_weights *w, const weight_options *o, err *e)
     if (rc) return OK;
     snprintf(w->isa + strlen(w->isa), sizeof w->isa - strlen(w->isa), " cublas-%d.%d", version / 10000,
              version / 100 % 100);
-    return load_kernels(w, e);
+    return cuda_wide_load(w, e);
 }
 
 uint64_t cuda_wide_bytes(const cuda_weights *w, const program *p)
@@ -128,20 +149,12 @@ static int multiply_strips(cuda_device *d, const held_weight *w, const blas_prod
     int rc = OK;
     if (!w->packed) return blas_multiply(d->w->blas, d->wide.handle, whole, e);
     for (int64_t n = 0; n < whole->n && !rc; n += strip) {
-        wide_weights a = {.w = w->data,
-                          .to = (uint16_t *)(uintptr_t)d->wide.strip,
-                          .stride = w->stride,
-                          .cols = w->cols,
-                          .row0 = n,
-                          .rows = whole->n - n < strip ? whole->n - n : strip,
-                          .type = (int32_t)w->type};
+        const int64_t rows = whole->n - n < strip ? whole->n - n : strip;
         blas_product p = *whole;
         p.w = d->wide.strip;
-        p.n = a.rows;
+        p.n = rows;
         p.y += (uint64_t)n * sizeof(float);
-        const int each = panel_format_of(w->type)->block;
-        rc = cuda_launch(&d->q, d->w->kernels.wide_weights, a.rows * cuda_blocks(w->cols, each), WIDE_THREADS,
-                         (void *[]){&a}, e);
+        rc = cuda_wide_strip(&d->q, &d->w->kernels, w, n, rows, d->wide.strip, e);
         if (!rc) rc = blas_multiply(d->w->blas, d->wide.handle, &p, e);
     }
     return rc;

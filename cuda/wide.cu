@@ -1,6 +1,4 @@
 /* wide.cu - what surrounds products of cuBLAS (--exact off). */
 #include "cuda/prelude.cuh"
 
-#include "cuda/half_float.cuh"
-
 #include "cuda/wide.cuh"

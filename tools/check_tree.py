@@ -111,9 +111,9 @@ SHARED = {
     "panel_place.h": "codebooks are a file of their own",
 }
 # What only tests use: definitions that fast paths are compared with, and places where a fault is put in.
-TESTED = set("""coll_advance cuda_fmat_launch cuda_qdecode_launch frame_record import_service_text
-importance_open_bytes kv_layout
-measure_read mem_fail_at sha256_best step_writer_forget supply_bytes tables_get""".split())
+TESTED = set("""coll_advance cuda_fmat_launch cuda_qdecode_launch cuda_wide_load cuda_wide_strip frame_record
+import_service_text importance_open_bytes kv_layout measure_read mem_fail_at
+sha256_best step_writer_forget supply_bytes tables_get""".split())
 PARAMS_FREE = {"cuLaunchKernel", "cublasGemmEx"}  # of NVIDIA's interfaces, which tests/gpu offers
 WIDE = re.compile("^tests/vectors/|^tools/families.py$")  # data; the text of a page
 SYSTEM = set("""aio arpa assert atomic cpuid complex ctype dirent dlfcn errno execinfo fcntl features fenv float

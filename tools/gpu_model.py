@@ -68,6 +68,7 @@ TYPES = {"q4_b64": (4.5, 72, 64, 5.82, 1780, 881), "q8_0": (8.5, 80, 32, 6.99, 9
 # tests/t_cuda_attn.c).
 CACHES = {"i16": (516, 1942, 280), "q8": (272, 1504, 230), "f16": (512, 2502, 442)}
 FLOAT_ROW = 3.74  # lane-instructions a weight of f16 at one row (PTX, counted)
+WIDE, STRIP = 10.81, 24 << 20  # lane-instructions of a weight that becomes bfloat16 (PTX, counted); bytes: cuda_wide.c
 KEYS = 128        # behind each sequence where nothing else is said
 CHUNK = 512       # rows of a prompt in a step: cuda_backend.chunk
 
@@ -215,8 +216,10 @@ def prefill(card, model, kind, rows, exact=True, way=TODAY):
         each = -(-chunk * model.used // e) if e > 1 else chunk
         if exact:
             layer += product(card, kind, n, k, each, e, way)
-        else:  # packed ones become bfloat16 before: a lane writes two bytes where the cache takes 32
-            layer += e * (way.start(card) + 2 * n * k * each / card.bf16 + packed * n * k * 32e-12 / L2)
+        else:  # packed ones become bfloat16 before, by strips, each a launch and a product of its own
+            strips = -(-2 * n * k // STRIP) if packed else 0
+            wide = max(2e-12 * n * k / L2, compute(card, 0, n * k * WIDE)) if packed else 0
+            layer += e * (max(2 * strips, 1) * way.start(card) + 2 * n * k * each / card.bf16 + wide)
     floats = 16 * model.width + 4 * model.ffn * model.used + 4 * model.kv  # of a row, between products
     layer += launches_of(model, packed) * way.start(card) + chunk * floats * 4 / card.loads
     scores, lanes = rows * rows / 2 * model.width / 128, CACHES["i16" if packed else "f16"][2]
