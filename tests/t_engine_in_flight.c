@@ -3,6 +3,8 @@
 #include "fake/fake_backend.h"
 #include "schedule_rig.h"
 
+#include "measure/forecast.h"
+
 static int open_fake(engine **g, const char *folder, const char *devices, int in_flight, const fake_options *fake,
                      err *e)
 {
@@ -226,6 +228,24 @@ static void faults_of_evaluation(void **unused)
     }
 }
 
+/* What the time of a text is tried on says what has failed. */
+static void faults_of_forecasts(void **unused)
+{
+    (void)unused;
+    for (unsigned long long k = 0; k < 60; k++) {
+        fake_log log = {.fail_at = k};
+        const fake_options fake = {.log = &log};
+        engine *g;
+        forecast f;
+        err e = {0};
+        if (open_fake(&g, NULL, "fake;fake", 3, &fake, &e)) continue;
+        assert_true((forecast_make(&f, g, 40, &e) != OK) == (k > 0));
+        if (k) assert_non_null(strstr(e.msg, "the fake device is "));
+        else forecast_free(&f);
+        engine_close(g);
+    }
+}
+
 /* Steps of an engine until a prompt of so many tokens is read. */
 static int64_t steps_of_prompt(const char *devices, int in_flight, size_t prompt)
 {
@@ -277,6 +297,7 @@ int main(void)
                                        cmocka_unit_test(faults_with_slots),
                                        cmocka_unit_test(copies_in_a_step_of_others),
                                        cmocka_unit_test(faults_of_evaluation),
+                                       cmocka_unit_test(faults_of_forecasts),
                                        cmocka_unit_test(prompts_are_divided)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

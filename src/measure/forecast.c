@@ -19,12 +19,14 @@ typedef struct attempt {
     busy_marks marks;
     double until, begin, end; /* when the first token came, and the last */
     int n, most;              /* tokens */
+    err failed;
 } attempt;
 
 static bool on_token(void *ctx, const token_event *ev)
 {
     attempt *a = ctx;
     const double now = clock_now();
+    if (ev->error) err_set(&a->failed, ERR_IO, "%s", ev->error);
     if (ev->token < 0 && !ev->pooled && !ev->scores) return true;
     if (a->n == 0) {
         a->begin = now;
@@ -61,6 +63,7 @@ static int run_attempt(attempt *a, int64_t prompt, int tokens, double *first, er
     }
     a->n = 0;
     a->most = tokens;
+    a->failed = (err){0};
     bool more = true;
     uint64_t id;
     const double start = clock_now();
@@ -68,7 +71,8 @@ static int run_attempt(attempt *a, int64_t prompt, int tokens, double *first, er
     int rc = engine_add_query(a->g, &q, &id, e);
     while (!rc && more) rc = engine_infer(a->g, &more, e);
     mem_free(ids);
-    if (!rc && !a->n) rc = err_set(e, ERR_IO, "a device failed while it was tried");
+    if (!rc && a->failed.code) rc = err_copy(e, &a->failed);
+    if (!rc && !a->n) rc = err_set(e, ERR_IO, "a text was given up while a device was tried");
     *first = rc ? 0 : a->begin - start;
     return rc;
 }
