@@ -173,6 +173,12 @@ static void keys_of_gguf(void **unused)
         {"\"llama.block_count\":2,\"llama.rope.scale_linear\":2", REFUSED("rope.scale_linear (2)")},
         {"\"llama.block_count\":2,\"llama.logit_scale\":0.25", REFUSED("logit_scale (0.25)")},
         {"\"llama.block_count\":2,\"llama.attention.sliding_window\":5", REFUSED("attention.sliding_window (5)")},
+        {"\"llama.block_count\":2,\"llama.rope.scaling.yarn_ext_factor\":0.5,\"llama.swin_norm\":true,"
+         "\"llama.attention.indexer.top_k\":64",
+         REFUSED("rope.scaling.yarn_ext_factor (0.5), swin_norm (true), attention.indexer.top_k (64)")},
+        {"\"llama.block_count\":2,\"llama.rope.scaling.yarn_attn_factor\":1,\"llama.swin_norm\":false,"
+         "\"llama.tensor_data_layout\":\"Meta AI original pth\"",
+         ""},
         {"\"llama.block_count\":2,\"llama.something\":5", "something (5)"}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         char config[600];

@@ -29,6 +29,19 @@ static const float *part_of(builder *b, const rope_options *o, int dims, size_t 
     return by;
 }
 
+/* A factor of cosines and sines that their scaling would leave out. */
+static bool factor_fits(builder *b, const call *c, const rope_options *o)
+{
+    const rope_scaling scaling = scaling_of(o->rope_type);
+    const double f = o->rope_attention_factor;
+    if (scaling == ROPE_YARN || scaling == ROPE_LONGROPE || f == 0 || f == 1) return true;
+    err_set(b->e, ERR_SPEC,
+            "%s: rope_attention_factor (attention_factor, rope.scaling.attn_factor) is %g: it goes with rope_type yarn "
+            "or longrope, not %s",
+            c->where, f, o->rope_type);
+    return false;
+}
+
 int builder_rope_table(builder *b, const call *c, const rope_options *o, int dims)
 {
     size_t n_short, n_long, n_freqs;
@@ -40,7 +53,7 @@ int builder_rope_table(builder *b, const call *c, const rope_options *o, int dim
             return err_set(b->e, ERR_SPEC, "%s: rope_share goes with rope_type none or linear", c->where);
         freqs = part_of(b, o, dims, &n_freqs);
     }
-    if (!freqs) return -1;
+    if (!freqs || !factor_fits(b, c, o)) return -1;
     rope_params p = {.scaling = scaling_of(o->rope_type),
                      .dims = dims,
                      .theta = o->theta,

@@ -160,7 +160,7 @@ static int check_params(const rope_params *p, int ctx, err *e)
     bool derived = p->scaling == ROPE_YARN || p->scaling == ROPE_LONGROPE; /* factor may follow from the lengths */
     if (p->scaling != ROPE_NONE && !(p->factor > 0 && isfinite(p->factor)) &&
         !(derived && p->factor == 0 && p->max_positions > 0))
-        return err_set(e, ERR_SPEC, "rope: scaling factor is %g", p->factor);
+        return err_set(e, ERR_SPEC, "rope_factor (factor, rope.scaling.factor) is %g", p->factor);
     if ((derived || p->scaling == ROPE_LLAMA3) && p->original < 1)
         return err_set(e, ERR_SPEC, "rope: this scaling needs the original maximum length");
     if (p->scaling == ROPE_YARN && p->theta == 1) return err_set(e, ERR_SPEC, "rope: yarn needs theta other than 1");

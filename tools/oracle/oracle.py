@@ -125,14 +125,13 @@ def cmd_exports(args):
 
 
 def cmd_mutate(args):
-    from oracle_check import folders_of
+    from oracle_check import folders_of, read
     from oracle_mutate import mutate
-    names = generated(args)
-    survivors = 0
-    for spec in dict.fromkeys(CASES[n].spec for n in names):
-        folders = [f for f in folders_of(args.out, [n for n in names if CASES[n].spec == spec])
-                   if "@" not in f or "@gguf" in f or CASES[os.path.basename(f).split("@")[0]].auto]
-        survivors += len(mutate(args.binary, args.specs, spec, folders))
+    by_spec = {}
+    for f in folders_of(args.out, generated(args)):
+        if "@" not in f or "@gguf" in f or CASES[os.path.basename(f).split("@")[0]].auto:
+            by_spec.setdefault(read(f, "reference.json")["spec"], []).append(f)
+    survivors = sum(len(mutate(args.binary, args.specs, spec, folders)) for spec, folders in by_spec.items())
     print(f"{survivors} survivors")
     return 1 if survivors else 0
 

@@ -24,8 +24,9 @@ MODULES = {"rms": "layer", "layer": "rms", "gated": "plain", "plain": "gated", "
 # Keys that say nothing about the logits of a short text, or only repeat what the tensors say.
 SILENT = {("config", "vocab"), ("config", "positions"), ("config", "rope_positions"), ("config", "edge"),
           ("tensors", "{i}.ffn.edge")}
-# keys of [config] that only exports to GGUF read, or only families that build on the spec
-EXPORTED = {"deepseek2": ("kv_heads", "head_dim"), "nemotron_h": ("mixed",), "mamba2": ("head_dim",)}
+# keys of [config] that only exports to GGUF read, only families that build on the spec, or only `where`
+EXPORTED = {"deberta": ("taps",), "deepseek2": ("kv_heads", "head_dim"), "nemotron_h": ("mixed",),
+            "mamba2": ("head_dim",)}
 FORMULAS = ("embed", "block", "final", "logits", "pooled", "scores", "enc.embed", "enc.block", "enc.final")
 SKIPPED = ("model", "generate", "tokenizer", "runtime", "serve", "config.json", "gguf")
 
