@@ -580,6 +580,8 @@ static uint64_t cpu_held_bytes(const dev *d)
 const backend cpu_backend = {
     .name = "cpu",
     .chunk = 128,
+    .chunk_most = 512,
+    .chunk_rate = 0x1p38,
     .sequences = 256,
     .fuse = &cpu_fuse,
     .probe = cpu_device,

@@ -394,6 +394,8 @@ static uint64_t cuda_held_bytes(const dev *of)
 const backend cuda_backend = {
     .name = "cuda",
     .chunk = 512,
+    .chunk_most = 2048, /* blocks of products for all multiprocessors; SPEED.md */
+    .chunk_rate = 2e14,
     .sequences = 256,
     .reads_host = true,
     .fuse = &cuda_fuse,

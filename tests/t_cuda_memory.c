@@ -181,6 +181,25 @@ static void a_draft_model_is_beside_the_head(void **unused)
     }
 }
 
+/* More on a GPU than on a CPU, as far as there is room: a step of 2048 rows would take more than an eighth of it. */
+static void steps_have_rows_as_devices_and_memory_suit(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *devices;
+        int rows;
+    } rows[] = {{"cpu", 512}, {"cuda:0", 1024}, {"cuda:0;cpu", 512}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const engine_options o = {
+            .model = "builtin", .devices = rows[i].devices, .ctx = 2048, .threads = 1, .max_batch = 1};
+        engine *g;
+        err e = {0};
+        assert_ok(engine_open(&g, &o, &e), &e);
+        if (g->chunk != rows[i].rows) fail_msg("%s: steps of %d rows, not %d", o.devices, (int)g->chunk, rows[i].rows);
+        engine_close(g);
+    }
+}
+
 int main(void)
 {
     char folder[1024], path[1100], memory[16];
@@ -193,6 +212,7 @@ int main(void)
                                        cmocka_unit_test(pages_take_the_rest),
                                        cmocka_unit_test(the_first_usable_device_is_preferred),
                                        cmocka_unit_test(codecs_are_the_process),
+                                       cmocka_unit_test(steps_have_rows_as_devices_and_memory_suit),
                                        cmocka_unit_test(a_node_lends_all),
                                        cmocka_unit_test(a_draft_model_is_beside_the_head)};
     return cmocka_run_group_tests(tests, NULL, NULL);

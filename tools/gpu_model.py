@@ -70,7 +70,7 @@ CACHES = {"i16": (516, 1942, 280), "q8": (272, 1504, 230), "f16": (512, 2502, 44
 FLOAT_ROW = 3.74  # lane-instructions a weight of f16 at one row (PTX, counted)
 WIDE, STRIP = 10.81, 24 << 20  # lane-instructions of a weight that becomes bfloat16 (PTX, counted); bytes: cuda_wide.c
 KEYS = 128        # behind each sequence where nothing else is said
-CHUNK = 512       # rows of a prompt in a step: cuda_backend.chunk
+CHUNK, CHUNK_MOST, CHUNK_RATE = 512, 2048, 2e14  # rows of a prompt in a step: cuda_backend, rows_of_step of engine.c
 
 
 @dataclasses.dataclass
@@ -208,9 +208,17 @@ def many_rows(card, kind, outputs, columns, rows, experts, way):
     return way.start(card) + compute(card, sums * 2 * 128 * size, sums * lanes, tensor)
 
 
+def rows_of_step(model):
+    rows = CHUNK
+    while rows < CHUNK_MOST and 2 * rows * (model.weights(1 << 20) + model.vocab * model.width) <= CHUNK_RATE / 4:
+        rows *= 2
+    return rows
+
+
 def prefill(card, model, kind, rows, exact=True, way=TODAY):
-    """Seconds of a prompt, by steps of CHUNK rows."""
-    packed, chunk, steps, layer = kind != "f16", min(CHUNK, rows), -(-rows // CHUNK), 0.0
+    """Seconds of a prompt, step by step."""
+    most = rows_of_step(model)
+    packed, chunk, steps, layer = kind != "f16", min(most, rows), -(-rows // most), 0.0
     way = dataclasses.replace(way, dependent=False)  # products of many rows are not
     for n, k, e in model.matrices():
         each = -(-chunk * model.used // e) if e > 1 else chunk

@@ -174,6 +174,8 @@ typedef struct row_ways {
 struct backend {
     const char *name;
     int chunk, sequences;   /* rows of a prompt and sequences in a step that suit it */
+    int chunk_most;         /* rows that are not too many where a step stays short, at */
+    double chunk_rate;      /* so many operations a second */
     const fuse_table *fuse; /* NULL: op by op */
     bool reads_host; /* it has a memory of its own, and kernels read that of the process too: cache_options.host */
 

@@ -339,14 +339,21 @@ void plan_close(plan *l)
 
 /* ---- questions */
 
-void plan_prefers(const device_list *devices, const backend_use *backends, int *chunk, int *sequences)
+plan_preference plan_prefers(const device_list *devices, const backend_use *backends)
 {
+    plan_preference to = {.devices = devices->n};
     for (int i = 0; i < devices->n; i++) {
         const device_entry *d = device_at(devices, i);
         const backend *be = d->be ? d->be : devices_preferred(backends).be;
-        if (i == 0 || be->chunk < *chunk) *chunk = be->chunk;
-        if (i == 0 || be->sequences < *sequences) *sequences = be->sequences;
+        device_here here = {.be = NULL};
+        const uint64_t left = !*d->node && d->be && device_look(d->be, d->number, &here) ? here.info.free_bytes : 0;
+        if (i == 0 || be->chunk < to.chunk) to.chunk = be->chunk;
+        if (i == 0 || be->chunk_most < to.chunk_most) to.chunk_most = be->chunk_most;
+        if (i == 0 || be->chunk_rate < to.chunk_rate) to.chunk_rate = be->chunk_rate;
+        if (i == 0 || be->sequences < to.sequences) to.sequences = be->sequences;
+        if (i == 0 || left < to.free_bytes) to.free_bytes = left;
     }
+    return to;
 }
 
 bool plan_takes_int8(const plan *l)

@@ -81,8 +81,14 @@ typedef struct plan_options {
     void *ctx; /* theirs */
 } plan_options;
 
-/* Rows of a prompt and sequences in a step that suit all devices of the list. */
-void plan_prefers(const device_list *devices, const backend_use *backends, int *chunk, int *sequences);
+/* What suits all devices of the list: rows of a prompt and sequences in a step (core/backend.h). free_bytes: the least
+ * that one of them has free; 0: some are on nodes, or do not say. */
+typedef struct plan_preference {
+    int chunk, chunk_most, sequences, devices;
+    double chunk_rate;
+    uint64_t free_bytes;
+} plan_preference;
+plan_preference plan_prefers(const device_list *devices, const backend_use *backends);
 
 /* Cuts, lowers each segment for its device, opens devices, places activations and weights. The program and its
  * checkpoint must outlive the plan. */

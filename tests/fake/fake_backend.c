@@ -731,6 +731,8 @@ static const char *fake_fused(const segment *s, uint32_t i, uint32_t *n)
 const backend fake_backend = {
     .name = "fake",
     .chunk = 128,
+    .chunk_most = 512,
+    .chunk_rate = 0x1p38,
     .sequences = 16,
     .probe = fake_probe,
     .takes_int8 = fake_takes_int8,
