@@ -139,9 +139,38 @@ static void families_go_to_gguf(void **unused)
     assert_int_equal(wrong, 0);
 }
 
+static table logits_with(const char *lines, const expected *x)
+{
+    char folder[4096];
+    const char *path = temp_path("family.ini");
+    assert_non_null(realpath("tests/vectors/models/neox", folder));
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f, "[model]\nbase = gpt_neox\npath = %s\n%s", folder, lines);
+    fclose(f);
+    table t = logits_of(open_model((engine_options){.spec = path, .threads = 1}), x);
+    unlink(path);
+    return t;
+}
+
+/* Of a head no dimension rotates: not all of them. */
+static void none_rotate(void **unused)
+{
+    (void)unused;
+    expected x = {0};
+    expected_read(&x, "tests/vectors/models/neox");
+    table plain = logits_with("", &x), none = logits_with("[config]\nrope_dims = 0\n", &x),
+          off = logits_with("[network]\nattn = rope = none\n", &x);
+    assert_true(same_bits(&none, &off) && !same_bits(&none, &plain));
+    free(plain.at);
+    free(none.at);
+    free(off.at);
+    json_free(x.file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_families), cmocka_unit_test(families_go_to_gguf),
-                                       cmocka_unit_test(value_heads_are_tiled_in_gguf)};
+                                       cmocka_unit_test(value_heads_are_tiled_in_gguf), cmocka_unit_test(none_rotate)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,8 +15,8 @@ typedef struct rope_options {
 #define ROPE_ROWS(type_, at)                                                                                           \
     MODULE_ROW_IN(type_, at, rope, PARAM_WORD, .otherwise = "none", .words = "none|neox|interleaved",                  \
                   .doc = "rotary positions: pairs (i, i + n/2), or neighbours (2i, 2i + 1)"),                          \
-        MODULE_ROW_IN(type_, at, rope_dims, PARAM_INT, .otherwise = "0", .min = 0, .max = ROPE_DIMS_MAX,               \
-                      .doc = "rotated dimensions of a head, the first ones; 0 = all"),                                 \
+        MODULE_ROW_IN(type_, at, rope_dims, PARAM_INT, .otherwise = "-1", .min = -1, .max = ROPE_DIMS_MAX,             \
+                      .doc = "rotated dimensions of a head, the first ones; -1 = all"),                                \
         MODULE_ROW_IN(type_, at, rope_share, PARAM_FLOAT, .otherwise = "1", .min = 0, .max = 1,                        \
                       .doc = "share of the pairs that rotate, the fastest ones, at the frequencies of all"),           \
         MODULE_ROW_IN(type_, at, theta, PARAM_FLOAT, .otherwise = "10000", .min = 1e-3, .max = 1e15,                   \

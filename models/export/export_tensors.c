@@ -62,7 +62,8 @@ static int head_dims(exporter *x, int32_t *width, int32_t *rotated)
     if (rc) return rc;
     if (!is_width(&v)) return err_set(x->e, ERR_SPEC, "%s: head_dim has no value, which rope_pairs needs", x->s->file);
     *width = (int32_t)v.number;
-    *rotated = is_width(&part) ? (int32_t)part.number : *width;
+    const bool none = part.kind == VALUE_NUMBER && part.number == 0;
+    *rotated = none || is_width(&part) ? (int32_t)part.number : *width;
     return OK;
 }
 

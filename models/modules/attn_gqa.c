@@ -204,7 +204,7 @@ static ref emit_attention(builder *b, const call *c, ref q, ref k, ref v, int he
 static bool rotate(builder *b, const call *c, ref *q, ref *k, int head_dim, int dims)
 {
     const rope_options *o = &((const options *)c->options)->rope;
-    if (strcmp(o->rope, "none") == 0) return true;
+    if (strcmp(o->rope, "none") == 0 || dims == 0) return true;
     int table = builder_rope_table(b, c, o, dims);
     return table >= 0 && (*q = builder_rotate(b, c, o, "q_rope", *q, table, head_dim)) &&
            (!*k || (*k = builder_rotate(b, c, o, "k_rope", *k, table, head_dim)));
@@ -246,7 +246,7 @@ static ref emit(builder *b, const call *c)
         return err_set(b->e, ERR_SPEC, "%s: %lld heads are no multiple of %lld kv_heads", c->where, (long long)o->heads,
                        (long long)kv_heads),
                0;
-    int hd = (int)head_dim, dims = (int)(o->rope.rope_dims ? o->rope.rope_dims : head_dim);
+    int hd = (int)head_dim, dims = (int)(o->rope.rope_dims < 0 ? head_dim : o->rope.rope_dims);
     linear_opt in = {.bias = o->bias, .pairs = hd, .rotated = dims}, out = {.bias = o->bias_o};
     ref q = builder_linear(b, c, "q", x, o->heads * head_dim, in), k, v;
     bool normed = strcmp(o->qk_norm, "none") != 0, after = strcmp(o->qk_norm_at, "after") == 0;

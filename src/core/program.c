@@ -188,7 +188,7 @@ static int check_piece(const weight *w, const piece *c, err *e)
     if (c->transpose ? c->col0 < 0 || c->col0 > have_cols - w->cols : c->col0 || have_cols != w->cols)
         return err_set(e, ERR_SPEC, "weight %s: expected %" PRId64 " columns, the tensor has %" PRId64, name, w->cols,
                        have_cols);
-    if (c->pairs && (c->rotated < 2 || c->rotated % 2 || c->rotated > c->pairs))
+    if (c->pairs && (c->rotated < 0 || c->rotated % 2 || c->rotated > c->pairs))
         return err_set(e, ERR_SPEC, "weight %s: %d rotated rows in heads of %d", name, c->rotated, c->pairs);
     if (c->pairs && c->rows % c->pairs)
         return err_set(e, ERR_SPEC, "weight %s: heads of %d rows do not divide %" PRId64 " rows", name, c->pairs,
