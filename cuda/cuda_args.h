@@ -45,13 +45,13 @@ typedef struct product_args {
 enum { PRODUCT_PARTS = 4, QDECODE_WARPS = 8, QDECODE_STAGE = 2432, QDECODE_RING = 9728, QDECODE_WAYS = 3 };
 #define QDECODE_WARP_BYTES(rows)  (QDECODE_RING + 32 * 4 * ((rows) == 1 ? 2 : (rows) / 2))
 #define QDECODE_STAGE_BYTES(rows) (512 + 640 * (rows))
-typedef struct product_part {
+typedef struct product_part { /* one of the matrices of a launch */
     const uint8_t *w;
     const float *bias; /* see product_args */
     float *y;
     int64_t n;
-    uint64_t stride; /* bytes from panel to panel */
-    int32_t panel0;  /* the number of its first panel */
+    uint64_t stride; /* bytes from panel to panel; of floats from row to row */
+    int32_t first;   /* the number of its first panel; of floats of its first FMAT_OUTPUTS outputs */
 } product_part;
 
 /* Codes of rows that a launch makes where its results are: QUANT. */
@@ -101,15 +101,8 @@ enum { WG_OUTPUTS = 192, WG_THREADS = 512, WG_SHARED = 208 << 10 };
 enum { FMAT_WARP_OUTPUTS = 8, FMAT_OUTPUTS = FMAT_THREADS / 32 * FMAT_WARP_OUTPUTS, FMAT_PIECE = 256, FMAT_DEPTH = 12 };
 #define FMAT_PITCH(size) (FMAT_PIECE + 16 * (size))
 #define FMAT_RING(size)  (FMAT_DEPTH * FMAT_WARP_OUTPUTS * FMAT_PITCH(size))
-typedef struct fmat_part {
-    const uint8_t *w;
-    const float *bias; /* see product_args */
-    float *y;
-    int64_t n;
-    int32_t block0; /* along y: the first that is its own */
-} fmat_part;
 typedef struct fmat_args { /* up to PRODUCT_PARTS matrices of one type that read the same activations */
-    fmat_part part[PRODUCT_PARTS];
+    product_part part[PRODUCT_PARTS];
     const int32_t *table, *live;
     const float *x;
     int64_t cols, x_cols, head_rows;

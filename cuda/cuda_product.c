@@ -142,6 +142,22 @@ static int start_many(cuda_device *d, const cuda_segment *s, const step *st, con
     return cuda_prefill_start(d, w, &a, e);
 }
 
+/* The matrices of a launch; their panels or the like, of so many outputs each. */
+static int32_t parts_of(const cuda_device *d, const cuda_segment *s, const step *st, const uint32_t *ops, int n,
+                        int outputs, product_part *to)
+{
+    int32_t first = 0;
+    for (int i = 0; i < n; i++) {
+        const op *o = &d->p->ops[ops[i]];
+        const product_args of = product_of(d, s, st, o);
+        const held_weight *w = cuda_matrix(d, o);
+        to[i] = (product_part){
+            .w = w->data, .bias = of.bias, .y = of.y, .n = of.n, .stride = w->stride, .first = first};
+        first += (int32_t)cuda_blocks(of.n, outputs);
+    }
+    return first;
+}
+
 /* Up to PRODUCT_PARTS packed matrices of one type times few rows. */
 static qdecode_args decode_args(const cuda_device *d, const cuda_segment *s, const step *st, const uint32_t *ops, int n)
 {
@@ -159,14 +175,7 @@ static qdecode_args decode_args(const cuda_device *d, const cuda_segment *s, con
                       .parts = n,
                       .type = (int32_t)w->type,
                       .factor = panel_format_of(w->type)->factor};
-    for (int i = 0; i < n; i++) {
-        const op *o = &p->ops[ops[i]];
-        const product_args part = product_of(d, s, st, o);
-        w = cuda_matrix(d, o);
-        a.part[i] = (product_part){
-            .w = w->data, .bias = part.bias, .y = part.y, .n = part.n, .stride = w->stride, .panel0 = a.panels};
-        a.panels += (int32_t)cuda_blocks(part.n, PANEL_ROWS);
-    }
+    a.panels = parts_of(d, s, st, ops, n, PANEL_ROWS, a.part);
     return a;
 }
 
@@ -208,13 +217,7 @@ static int start_floats(cuda_device *d, const cuda_segment *s, const step *st, c
                    .x_cols = of.x_cols,
                    .head_rows = of.head_rows,
                    .parts = n};
-    for (int i = 0; i < n; i++) {
-        const op *o = &d->p->ops[ops[i]];
-        const product_args part = product_of(d, s, st, o);
-        a.part[i] = (fmat_part){
-            .w = cuda_matrix(d, o)->data, .bias = part.bias, .y = part.y, .n = part.n, .block0 = a.blocks};
-        a.blocks += (int32_t)cuda_blocks(part.n, FMAT_OUTPUTS);
-    }
+    a.blocks = parts_of(d, s, st, ops, n, FMAT_OUTPUTS, a.part);
     return cuda_fmat_launch(&d->q, &d->w->kernels, float_type_of(d, first), of.rows, &a, e);
 }
 

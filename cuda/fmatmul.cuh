@@ -113,15 +113,15 @@ template <int TYPE, int ROWS> __device__ void fmatmul(const fmat_args &a)
     if (left <= 0) return;
     const int32_t expert = a.table ? a.table[row0 * DISPATCH_COLS + DISPATCH_EXPERT] : 0;
     if (expert < 0) return;
-    fmat_part of = a.part[0];
+    product_part of = a.part[0];
 #pragma unroll
     for (int i = 1; i < PRODUCT_PARTS; i++)
-        if (i < a.parts && (int)blockIdx.y >= a.part[i].block0) of = a.part[i];
+        if (i < a.parts && (int)blockIdx.y >= a.part[i].first) of = a.part[i];
     const int rows = (int)(left < ROWS ? left : ROWS);
-    const int64_t n0 = (int64_t)((int)blockIdx.y - of.block0) * FMAT_OUTPUTS + warp * FMAT_WARP_OUTPUTS, mine = n0 + lane / 4;
+    const int64_t n0 = (int64_t)((int)blockIdx.y - of.first) * FMAT_OUTPUTS + warp * FMAT_WARP_OUTPUTS, mine = n0 + lane / 4;
     /* Lanes beyond the end compute the last output, for nobody. */
     const auto there = [&](int64_t n) { return n < of.n ? n : of.n - 1; };
-    const uint64_t stride = (uint64_t)cols * Z::size;
+    const uint64_t stride = (uint64_t)cols * Z::size; /* of.stride: a register less than that would take */
     const uint8_t *matrix = of.w + (uint64_t)((int64_t)expert * of.n) * stride, *w = matrix + (uint64_t)there(mine) * stride;
     const float *x = a.x + row0 * a.x_cols + there(mine) / a.head_rows * cols;
     int x_row[ROWS];

@@ -153,8 +153,8 @@ template <class K, int ROWS> __device__ __forceinline__ void qdecode(const qdeco
     product_part of = a.part[0];
 #pragma unroll
     for (int i = 1; i < PRODUCT_PARTS; i++)
-        if (i < a.parts && panel >= a.part[i].panel0) of = a.part[i];
-    int own = panel - of.panel0;
+        if (i < a.parts && panel >= a.part[i].first) of = a.part[i];
+    int own = panel - of.first;
     if (a.end.n) {
         const unsigned p = (unsigned)panel;
         of = a.part[p % GATED_PANELS / (GATED_PANELS / 2)];

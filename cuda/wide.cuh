@@ -85,8 +85,9 @@ __device__ __forceinline__ void wide_put(const wide_weights &a, uint16_t *row, i
 {
     if (a.cols % 8 == 0 && k < a.cols) *(uint4 *)(row + k) = make_uint4(v[0], v[1], v[2], v[3]);
     else
-#pragma unroll 1
-        for (int i = 0; i < 8 && k + i < a.cols; i++) row[k + i] = (uint16_t)(v[i / 2] >> i % 2 * 16);
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            if (k + i < a.cols) row[k + i] = (uint16_t)(v[i / 2] >> i % 2 * 16);
 }
 
 /* The same of both tiles of the warp: lanes of the first write its columns 0 … 7 and those of the second, others the rest. */

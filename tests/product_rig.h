@@ -156,7 +156,7 @@ static inline void compute(product *p, int32_t used)
                                    .y = (float *)(uintptr_t)y[i],
                                    .n = p->s.n,
                                    .stride = w->stride,
-                                   .panel0 = a.panels};
+                                   .first = a.panels};
         a.panels += (p->s.n + PANEL_ROWS - 1) / PANEL_ROWS;
     }
     for (int i = 0; i < p->s.parts && !p->counts; i++) define(p, i);

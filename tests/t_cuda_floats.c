@@ -92,11 +92,12 @@ static void check_floats(int type, product_size s)
         p[i].bias = normals(outputs);
         p[i].y = give(nothing, (uint64_t)(s.rows * s.n) * 4);
         const uint64_t bytes = (uint64_t)(outputs * s.cols) * dtype_info[float_types[type]].bytes;
-        a.part[i] = (fmat_part){.w = (const uint8_t *)(uintptr_t)give(p[i].w, bytes),
-                                .bias = (const float *)(uintptr_t)give(p[i].bias, (uint64_t)outputs * 4),
-                                .y = (float *)(uintptr_t)p[i].y,
-                                .n = s.n,
-                                .block0 = a.blocks};
+        a.part[i] = (product_part){.w = (const uint8_t *)(uintptr_t)give(p[i].w, bytes),
+                                   .bias = (const float *)(uintptr_t)give(p[i].bias, (uint64_t)outputs * 4),
+                                   .y = (float *)(uintptr_t)p[i].y,
+                                   .n = s.n,
+                                   .stride = (uint64_t)s.cols * dtype_info[float_types[type]].bytes,
+                                   .first = a.blocks};
         a.blocks += (int32_t)cuda_blocks(s.n, FMAT_OUTPUTS);
     }
     if (cuda_fmat_launch(&device.q, &device.kernels, type, s.rows, &a, &e)) fail_msg("%s", e.msg);
