@@ -144,6 +144,7 @@ static void chats_take_turns(void **unused)
     for (size_t i = 0; i < sizeof customs / sizeof *customs; i++) {
         worst = fmax(worst, run_custom(&customs[i], NULL));
         const uint64_t alone = said;
+        if (!customs[i].asks) continue; /* the one in which steps under way hold what would make room */
         worst = fmax(worst, run_custom(&customs[i], "cpu:1;cpu:1;cpu:1"));
         assert_int_equal(said, alone);
     }
