@@ -4,12 +4,15 @@
  * values are read once for all of them. Of a range of 512 keys warps take tiles first: scores, weights and what the
  * tile's maximum makes of them do not depend on other tiles. Then warps take elements of values, and go over the tiles
  * in ascending order: that chain is short where sums over keys are there already. Ranges are merged in ascending order
- * too: by the block that has them all, or, where several blocks share them, by the one that ends last.
+ * too: by the block that has them all, or, where several blocks share them, by the one that ends last. Of few rows keys
+ * and values come through rings (attn_ring.cuh).
  *
  * Bound: bytes of keys and values over the read bandwidth for few rows; for many, the softmax. */
 #pragma once
 #include "cuda/attn_float.cuh"
+#include "cuda/attn_ring.cuh"
 #include "cuda/attn_tile.cuh"
+#include "cuda/dependent.cuh"
 #include "cuda/quant.cuh"
 
 enum { ATTN_UNITS = 32 };
@@ -23,6 +26,7 @@ typedef struct attn_units {
     float keep[ATTN_UNITS], take[ATTN_UNITS], sink[ATTN_UNITS]; /* their factor and that of the range; of all by a sink */
     int32_t page[ATTN_TILES];                                   /* of the tiles at hand; -1: none */
     int32_t ends;
+    attn_work of;
 } attn_units;
 
 /* A block's share of an ATTN; the same in all threads but for `warp` and `lane`. */
@@ -32,9 +36,15 @@ template <int T> struct attn_block {
     const attn_args *a;
     uint8_t *shared;
     attn_units *u;
-    int n, seq, kv, first, last, warp, lane; /* n: units; first, last: keys that one of them sees */
-    float *parts;                               /* of this block's units; NULL: it has all ranges itself */
+    int warp, lane;
 };
+
+/* The same, but what follows from warp and lane is computed where it is read: outside of loops it would take registers
+ * that there are not. */
+template <int T> __device__ __forceinline__ attn_block<T> kept(const attn_block<T> &b)
+{
+    return {b.a, b.shared + kept(0), b.u, kept(b.warp), kept(b.lane)};
+}
 
 template <int T> __device__ __forceinline__ float *floats_at(const attn_block<T> &b, int at) { return (float *)(b.shared + at); }
 
@@ -56,7 +66,7 @@ __device__ __forceinline__ attn_mask mask_of(const attn_args *a)
 __device__ __forceinline__ int range_of(int key) { return key / ATTN_RANGE * ATTN_RANGE; }
 template <int T> __device__ __forceinline__ bool unit_has_range(const attn_block<T> &b, int u, int range)
 {
-    return u < b.n && range >= range_of(b.u->first[u]) && range <= b.u->last[u];
+    return u < b.u->of.n && range >= range_of(b.u->first[u]) && range <= b.u->last[u];
 }
 
 /* ---- queries */
@@ -98,57 +108,62 @@ template <int T> __device__ __forceinline__ void take_queries(const attn_block<T
     for (int u = b.warp; u < units; u += ATTN_WARPS) {
         const float *x = a->q + ((int64_t)b.u->row[u] * a->o.u.attn.heads + b.u->head[u]) * dim;
         if constexpr (b.coded) {
-            if (u < b.n) encode_query(b, u, x);
+            if (u < b.u->of.n) encode_query(b, u, x);
         } else
-            for (int d = b.lane; d < dim; d += 32) floats_at(b, b.a->at.query)[d * units + u] = u < b.n ? x[d] : 0;
+            for (int d = b.lane; d < dim; d += 32) floats_at(b, b.a->at.query)[d * units + u] = u < b.u->of.n ? x[d] : 0;
     }
 }
 
 /* ---- a tile: scores and their softmax */
 
-template <int T> __device__ __forceinline__ void tile_scores_get(const attn_block<T> &b, uint8_t *keys, int u0, tile_scores *s)
+template <int T, class S>
+__device__ __forceinline__ void tile_scores_get(const attn_block<T> &b, S &source, uint8_t *keys, int u0, tile_scores *s)
 {
     const uint8_t *q = b.shared + b.a->at.query + (u0 + b.lane / 4) * b.a->at.query_row;
     const float *sums = floats_at(b, b.a->at.query_sums) + u0 * (int)b.a->kf.blocks;
-    if constexpr (b.bits == 16) scores_words(&b.a->kf, keys, q, b.a->at.query_plane, b.lane, s);
-    else scores_bytes<b.bits>(&b.a->kf, keys, q, sums, b.lane, s);
+    if constexpr (b.bits == 16) scores_words(source, &b.a->kf, keys, q, b.a->at.query_plane, b.lane, s);
+    else scores_bytes<b.bits>(source, &b.a->kf, keys, q, sums, b.lane, s);
 }
 
-/* From products to scores: factors, cap, bias. */
+/* From products to scores: factors, cap, bias. One by one, the others moving up: the code of all sixteen would be long,
+ * and would take more registers than there are. */
 template <int T> __device__ __forceinline__ void finish_scores(const attn_block<T> &b, int first, int u, tile_scores *s)
 {
     const op *o = &b.a->o;
     const float scale = attn_product_scale(o, (dtype)T);
     if (attn_is_plain(o)) return;
     attn_mask mask = mask_of(b.a);
-#pragma unroll
-    for (int c = 0; c < 4; c++) {
-        const int v = u + c % 2;
+    float *of = s->of[0];
+#pragma unroll 1
+    for (int i = 0; i < 16; i++) {
+        const int v = u + i % 2, key = first + score_key(b.lane, i / 4, i % 4);
+        float x = of[0];
         mask.row0 = b.u->row[v] - b.u->own[v];
+        if (!b.a->places || key <= b.u->last[v]) /* beyond: no row of the step */
+            x = score(&mask, o, x * b.u->scale[v], scale, b.u->head[v], b.u->slope[v], key, b.u->own[v]);
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            float &to = s->of[i][c];
-            const int key = first + score_key(b.lane, i, c);
-            if (b.a->places && key > b.u->last[v]) continue; /* unseen: no row of the step */
-            to = to * b.u->scale[v];
-            to = score(&mask, o, to, scale, b.u->head[v], b.u->slope[v], key, b.u->own[v]);
-        }
+        for (int k = 0; k < 15; k++) of[k] = of[k + 1];
+        of[15] = x;
     }
 }
 
-/* Shares of the values of each block, from weights of unit u, the lane's c % 2 = k. */
-template <int T> __device__ __forceinline__ void put_shares(const attn_block<T> &b, uint8_t *values, int tile, int u, const int w[2][4],
-                                           int from, int to)
+/* Weights of a tile of the lane's two units, [k][c / 2][i], and which keys [from, to) of it they see. */
+typedef struct tile_weights {
+    int w[2][2][4], from[2], to[2];
+    bool any[2]; /* in some lane */
+} tile_weights;
+
+/* Shares of the values of a block, for units u and u + 1. */
+template <int T>
+__device__ __forceinline__ void put_shares(const attn_block<T> &b, const float scale[2][4], const float base[2][4], int tile,
+                                           int block, int u, const tile_weights *of)
 {
-    const kv_codes *f = &b.a->vf;
     constexpr int planes = b.bits == 16 ? 2 : 1;
-    const int units = b.a->shape.units, g = b.lane / 4;
-    for (int block = 0; block < (int)f->blocks; block++) {
-        float scale[2][4], base[2][4] = {};
-        key_halves(kv_scales(f, values) + block * PAGE_TOKENS, b.lane, scale);
-        if (b.bits == 4) key_halves(kv_bases(f, values) + block * PAGE_TOKENS, b.lane, base);
-        const tile_shares s = shares_of<b.bits>(f, scale, base, w, from, to, b.lane);
-        const int at = tile * (int)f->blocks + block;
+    const int units = b.a->shape.units, g = b.lane / 4, at = tile * (int)b.a->vf.blocks + block;
+#pragma unroll
+    for (int k = 0; k < 2; k++, u++) {
+        if (!of->any[k]) continue;
+        const tile_shares s = shares_of<b.bits>(&b.a->vf, scale, base, of->w[k], of->from[k], of->to[k], b.lane);
         uint8_t *row = b.shared + b.a->at.share + (at * planes * units + u) * SHARE_ROW;
 #pragma unroll
         for (int p = 0; p < planes; p++) {
@@ -162,11 +177,31 @@ template <int T> __device__ __forceinline__ void put_shares(const attn_block<T> 
     }
 }
 
-/* Weights of one unit of the lane, k = c % 2, and what the tile alone makes of them; tile_add of def_attn.c. */
-template <int T> __device__ __forceinline__ void weigh_scores(const attn_block<T> &b, uint8_t *values, int tile, int u, int k,
-                                             const tile_scores *s, int from, int to)
+/* Those of all blocks. */
+template <int T, class S>
+__device__ __forceinline__ void share_tile(const attn_block<T> &b, S &source, uint8_t *values, int tile, int u,
+                                           const tile_weights *of)
 {
-    const int units = b.a->shape.units, lane = b.lane;
+    const kv_codes *f = &b.a->vf;
+    for (int first = 0; first < (int)f->blocks; first += ATTN_SCALES) {
+        source.take();
+#pragma unroll 1
+        for (int block = first; block < first + ATTN_SCALES && block < (int)f->blocks; block++) {
+            float scale[2][4], base[2][4] = {};
+            key_halves(source.value_scales(f, values, block), b.lane, scale);
+            if (b.bits == 4) key_halves(source.value_bases(f, values, block), b.lane, base);
+            put_shares(b, scale, base, tile, block, u, of);
+        }
+        source.give();
+    }
+}
+
+/* Weights of one unit of the lane, k = c % 2, and what the tile alone makes of them; tile_add of def_attn.c. */
+template <int T>
+__device__ __forceinline__ void weigh_scores(const attn_block<T> &b, int tile, int u, int k, const tile_scores *s,
+                                             tile_weights *of)
+{
+    const int units = b.a->shape.units, lane = b.lane, from = of->from[k], to = of->to[k];
     float most = -INFINITY, odd = 0, sum;
 #pragma unroll
     for (int h = 0; h < 2; h++)
@@ -181,38 +216,50 @@ template <int T> __device__ __forceinline__ void weigh_scores(const attn_block<T
     const bool bad = keys_any(!(odd == 0), lane);
     const float by = attn_is_plain(&b.a->o) ? b.u->scale[u] * WEIGHT_UNITS : WEIGHT_UNITS, steps = most * by,
                 top = kv_weight_from(steps);
-    int w[2][4], all = 0;
+    int all = 0;
 #pragma unroll
     for (int h = 0; h < 2; h++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const int key = score_key(lane, i, 2 * h);
-            w[h][i] = key < from || key >= to ? 0 : kv_weight(fmaf(s->of[i][2 * h + k], -by, top));
-            all += w[h][i];
+            of->w[k][h][i] = key < from || key >= to ? 0 : kv_weight(fmaf(s->of[i][2 * h + k], -by, top));
+            all += of->w[k][h][i];
         }
     all = keys_add(all);
     most = steps * WEIGHT_UNIT;
     sum = fmaf((float)all, 0x1p-15f, fmaf(steps, 0, bad ? NAN : 0));
-    put_shares(b, values, tile, u, w, from, to);
     if (lane >= 4) return;
     floats_at(b, b.a->at.max)[tile * units + u] = most;
     floats_at(b, b.a->at.sum)[tile * units + u] = sum;
 }
 
-/* A tile for units u0 … u0 + 7. */
-template <int T> __device__ __forceinline__ void weigh_tile(const attn_block<T> &b, int tile, int first, int u0)
+/* Which keys of the tile at position `first` units u and u + 1 see; false: none in any lane. */
+template <int T> __device__ __forceinline__ bool see_tile(const attn_block<T> &b, int first, int u, tile_weights *of)
 {
-    const int u = u0 + b.lane % 4 * 2;
-    int from[2], to[2];
-    const bool one = unit_sees(b, u, first, &from[0], &to[0]), other = unit_sees(b, u + 1, first, &from[1], &to[1]);
-    if (!__any_sync(~0u, one || other)) return;
-    const uint64_t page = (uint64_t)b.u->page[tile] * b.a->kv.stride;
-    uint8_t *keys = b.a->kv.k + page + (uint64_t)b.kv * b.a->k_tile, *values = b.a->kv.v + page + (uint64_t)b.kv * b.a->v_tile;
-    tile_scores s = {};
-    tile_scores_get(b, keys, u0, &s);
-    finish_scores(b, first, u, &s);
 #pragma unroll
-    for (int k = 0; k < 2; k++) weigh_scores(b, values, tile, u + k, k, &s, from[k], to[k]);
+    for (int k = 0; k < 2; k++) of->any[k] = __any_sync(~0u, unit_sees(b, u + k, first, &of->from[k], &of->to[k]));
+    return of->any[0] || of->any[1];
+}
+
+/* A tile for units u0 … u0 + 7. */
+template <int T, class S>
+__device__ __forceinline__ void weigh_tile(const attn_block<T> &of_block, S &source, int tile, int first, int u0)
+{
+    const attn_block<T> b = kept(of_block);
+    const int u = u0 + b.lane % 4 * 2;
+    const auto in_page = [&](uint8_t *pages, uint64_t bytes) {
+        return pages + (uint64_t)b.u->page[tile] * b.a->kv.stride + (uint64_t)b.u->of.kv * bytes;
+    };
+    tile_weights of;
+    if (b.u->page[tile] < 0 || !see_tile(b, first, u, &of)) return source.skip(b.a->pieces.keys + b.a->pieces.scales);
+    tile_scores s = {};
+    tile_scores_get(b, source, in_page(b.a->kv.k, b.a->k_tile), u0, &s);
+    finish_scores(b, first, u, &s);
+    see_tile(b, kept(first), u, &of); /* anew: scores take all registers */
+#pragma unroll
+    for (int k = 0; k < 2; k++)
+        if (of.any[k]) weigh_scores(b, tile, u + k, k, &s, &of);
+    share_tile(b, source, in_page(b.a->kv.v, b.a->v_tile), tile, u, &of);
 }
 
 /* ---- between tiles and elements: factors of each tile in its range, of the range in all */
@@ -245,11 +292,23 @@ template <int T> __device__ __forceinline__ void join_tiles(const attn_block<T> 
     }
 }
 
-/* Thread u: the range so far; at its end, the ranges so far, and the sink. `part`: where the range's go instead. */
-template <int T> __device__ __forceinline__ void join_range(const attn_block<T> &b, int range, bool ends, float *part)
+/* Parts of this block's units, from range 0 on. */
+template <int T> __device__ __forceinline__ float *parts_of(const attn_block<T> &b)
+{
+    return b.a->parts + b.u->of.place * b.a->shape.parts;
+}
+/* Where a maximum and a sum of each unit and its sums of values over a range go; NULL: the block has all ranges itself. */
+template <int T> __device__ __forceinline__ float *part_of(const attn_block<T> &b, int range)
+{
+    if (b.u->of.step == 1) return NULL;
+    return parts_of(b) + (range - range_of(b.u->of.first)) / ATTN_RANGE * b.a->shape.part;
+}
+
+/* Thread u: the range so far; at its end, the ranges so far, and the sink. */
+template <int T> __device__ __forceinline__ void join_range(const attn_block<T> &b, int range, bool ends)
 {
     const int u = (int)threadIdx.x, units = b.a->shape.units;
-    if (u >= b.n) return;
+    if (u >= b.u->of.n) return;
     const float *max = floats_at(b, b.a->at.max), *sum = floats_at(b, b.a->at.sum), *keep = floats_at(b, b.a->at.keep),
                 *take = floats_at(b, b.a->at.take);
     float most = b.u->max[u], all = b.u->sum[u];
@@ -261,7 +320,7 @@ template <int T> __device__ __forceinline__ void join_range(const attn_block<T> 
     b.u->max[u] = ends ? -INFINITY : most;
     b.u->sum[u] = ends ? 0 : all;
     if (!ends || !unit_has_range(b, u, range)) return;
-    if (part) {
+    if (float *part = part_of(b, range)) {
         part[u] = most;
         part[units + u] = all;
         return;
@@ -279,10 +338,10 @@ template <int T> __device__ __forceinline__ void join_range(const attn_block<T> 
 }
 
 /* The sum of values of one element of a unit over a range, into the result or where parts are. */
-template <int T> __device__ __forceinline__ void put_element(const attn_block<T> &b, int range, float *part, int u, int d, float x)
+template <int T> __device__ __forceinline__ void put_element(const attn_block<T> &b, int range, int u, int d, float x)
 {
     if (d >= b.a->kv.v_dim || !unit_has_range(b, u, range)) return;
-    if (part) {
+    if (float *part = part_of(b, range)) {
         part[2 * b.a->shape.units + u * b.a->kv.v_dim + d] = x;
         return;
     }
@@ -298,11 +357,10 @@ template <int T> __device__ __forceinline__ void put_element(const attn_block<T>
 
 /* ---- values */
 
-/* Where a round of tiles is in its range: whether it is the first, the last; what put_element gets. */
+/* Where a round of tiles is in its range: whether it is the first, the last. */
 typedef struct attn_round {
-    int range, first; /* positions: of the range; of the first tile at hand */
+    int first; /* position of the first tile at hand */
     bool begins, ends;
-    float *part;
 } attn_round;
 
 template <int T> __device__ __forceinline__ float element_get(const attn_block<T> &b, const attn_round &r, int u, int d)
@@ -311,17 +369,19 @@ template <int T> __device__ __forceinline__ float element_get(const attn_block<T
 }
 template <int T> __device__ __forceinline__ void element_put(const attn_block<T> &b, const attn_round &r, int u, int d, float x)
 {
-    if (r.ends) put_element(b, r.range, r.part, u, d, x);
+    if (r.ends) put_element(b, range_of(r.first), u, d, x);
     else if (d < b.a->kv.v_dim) floats_at(b, b.a->at.part)[u * b.a->kv.v_dim + d] = x;
 }
 
 /* Values that are codes: elements d0 … d0 + 15, of 4 bits 16 more, of units u0 … u0 + 7, over the tiles at hand. */
-template <int T> __device__ __forceinline__ void add_codes(const attn_block<T> &b, const attn_round &r, int d0, int u0)
+template <int T, class S>
+__device__ __forceinline__ void add_codes(const attn_block<T> &of_block, S &source, const attn_round &r, int d0, int u0)
 {
-    constexpr int bits = b.bits, nibbles = bits == 4 ? 2 : 1, planes = bits == 16 ? 2 : 1;
+    const attn_block<T> b = kept(of_block);
+    constexpr int bits = b.bits, nibbles = bits == 4 ? 2 : 1, planes = bits == 16 ? 2 : 1, together = attn_pieces<T>::tiles;
     const kv_codes *f = &b.a->vf;
     const int units = b.a->shape.units, u = u0 + b.lane % 4 * 2, d = d0 + b.lane / 4 * 2, block = d0 / (int)f->block,
-              width = (int)f->padded / nibbles, plane = units * SHARE_ROW;
+              pitch = kept(source.value_pitch((int)f->padded / nibbles * 4)), plane = units * SHARE_ROW;
     const uint8_t *share = b.shared + b.a->at.share + (u0 + b.lane / 4) * SHARE_ROW;
     float acc[nibbles][4];
 #pragma unroll
@@ -332,21 +392,24 @@ template <int T> __device__ __forceinline__ void add_codes(const attn_block<T> &
     for (int tile = 0; tile < b.a->shape.tiles; tile++) {
         const int at = tile * (int)f->blocks + block;
         const float2 keep = *(const float2 *)(floats_at(b, b.a->at.keep) + tile * units + u);
-        if (!__any_sync(~0u, keep.x != UNSEEN || keep.y != UNSEEN)) continue;
-        const uint8_t *values = b.a->kv.v + (uint64_t)b.u->page[tile] * b.a->kv.stride + (uint64_t)b.kv * b.a->v_tile;
-        const float2 each = *(const float2 *)(floats_at(b, b.a->at.each) + at * units + u),
-                     offset = *(const float2 *)(floats_at(b, b.a->at.offset) + at * units + u);
-        mma_sums n[2];
-        value_sums<bits>(values + d0 / nibbles * 4, width, share + at * planes * plane, plane, b.lane, n);
+        if (tile % together == 0) source.take();
+        if (__any_sync(~0u, keep.x != UNSEEN || keep.y != UNSEEN)) {
+            const uint8_t *values = b.a->kv.v + (uint64_t)b.u->page[tile] * b.a->kv.stride + (uint64_t)b.u->of.kv * b.a->v_tile;
+            const float2 each = *(const float2 *)(floats_at(b, b.a->at.each) + at * units + u),
+                         offset = *(const float2 *)(floats_at(b, b.a->at.offset) + at * units + u);
+            mma_sums n[2];
+            value_sums<bits>(source.value_codes(values, tile, d0), pitch, share + at * planes * plane, plane, b.lane, n);
 #pragma unroll
-        for (int i = 0; i < nibbles; i++)
+            for (int i = 0; i < nibbles; i++)
 #pragma unroll
-            for (int c = 0; c < 4; c++) {
-                const float by = c % 2 ? keep.y : keep.x;
-                float x = fmaf((float)n[i].n[c], c % 2 ? each.y : each.x, acc[i][c] * by);
-                if (bits == 4) x = x + (c % 2 ? offset.y : offset.x);
-                if (by != UNSEEN) acc[i][c] = x;
-            }
+                for (int c = 0; c < 4; c++) {
+                    const float by = c % 2 ? keep.y : keep.x;
+                    float x = fmaf((float)n[i].n[c], c % 2 ? each.y : each.x, acc[i][c] * by);
+                    if (bits == 4) x = x + (c % 2 ? offset.y : offset.x);
+                    if (by != UNSEEN) acc[i][c] = x;
+                }
+        }
+        if (tile % together == together - 1) source.give();
     }
 #pragma unroll
     for (int i = 0; i < nibbles; i++)
@@ -354,12 +417,11 @@ template <int T> __device__ __forceinline__ void add_codes(const attn_block<T> &
         for (int c = 0; c < 4; c++) element_put(b, r, u + c % 2, d + 16 * i + c / 2, acc[i][c]);
 }
 
-template <int T> __device__ __forceinline__ void add_values(const attn_block<T> &b, const attn_round &r)
+template <int T, class S> __device__ __forceinline__ void add_values(const attn_block<T> &b, S &source, const attn_round &r)
 {
-    constexpr int wide = b.bits > 4 ? 16 : 32;
-    const int sets = (b.n + 7) / 8;
-    for (int i = b.warp; i < (b.a->kv.v_dim + wide - 1) / wide * sets; i += ATTN_WARPS)
-        add_codes(b, r, i / sets * wide, i % sets * 8);
+    const int sets = S::ring ? 1 : (b.u->of.n + 7) / 8;
+    for (int i = b.warp; i < b.a->pieces.values * sets; i += ATTN_WARPS)
+        add_codes(b, source, r, i / sets * attn_pieces<T>::elements, i % sets * 8);
 }
 
 /* ---- floats: a warp has a tile for all units, first its weights, then its sums of values */
@@ -379,17 +441,21 @@ __device__ __forceinline__ void finish_floats(const attn_block<T> &b, int first,
                 score(&mask, o, p[key * S::all + u], scale, b.u->head[u], b.u->slope[u], first + key, b.u->own[u]);
 }
 
-template <int T, class S> __device__ __forceinline__ float_keys weigh_floats(const attn_block<T> &b, int tile, int first)
+template <int T, class S, class M>
+__device__ __forceinline__ float_keys weigh_floats(const attn_block<T> &b, M &source, int tile, int first)
 {
     const int u = b.lane % S::all;
     int from, to;
     const bool sees = unit_sees(b, u, first, &from, &to);
     const float_keys k = {__reduce_min_sync(~0u, sees ? from : PAGE_TOKENS), __reduce_max_sync(~0u, to),
                           __reduce_max_sync(~0u, from), __reduce_min_sync(~0u, sees ? to : PAGE_TOKENS)};
-    if (b.u->page[tile] < 0 || k.end == 0) return {0, 0, 0, 0};
-    const uint8_t *keys = b.a->kv.k + (uint64_t)b.u->page[tile] * b.a->kv.stride + (uint64_t)b.kv * b.a->k_tile;
+    if (b.u->page[tile] < 0 || k.end == 0) {
+        source.skip(b.a->pieces.keys);
+        return {0, 0, 0, 0};
+    }
+    const uint8_t *keys = b.a->kv.k + (uint64_t)b.u->page[tile] * b.a->kv.stride + (uint64_t)b.u->of.kv * b.a->k_tile;
     float *p = floats_at(b, b.a->at.share) + tile * PAGE_TOKENS * S::all, sum;
-    float_products<T, S>(keys, b.a->kv.k_dim, floats_at(b, b.a->at.query), b.lane, p);
+    float_products<T, S>(source, keys, b.a->kv.k_dim, floats_at(b, b.a->at.query), b.lane, p);
     __syncwarp();
     const bool plain = attn_is_plain(&b.a->o);
     if (!plain) finish_floats<T, S>(b, first, u, from, to, p);
@@ -424,16 +490,17 @@ __device__ __forceinline__ void join_floats(const attn_block<T> &b, int tile, co
 }
 
 /* Sums of values of a range: each warp those of its tile, which are joined in ascending order. */
-template <int T, class S>
-__device__ __forceinline__ void add_floats(const attn_block<T> &b, int range, float *part, float_keys k)
+template <int T, class S, class M>
+__device__ __forceinline__ void add_floats(const attn_block<T> &b, M &source, int range, float_keys k)
 {
     const int dim = b.a->kv.v_dim, tile = b.warp, thread = (int)threadIdx.x;
-    const uint8_t *values = b.a->kv.v + (uint64_t)(k.end ? b.u->page[tile] : 0) * b.a->kv.stride + (uint64_t)b.kv * b.a->v_tile;
+    const uint8_t *values = b.a->kv.v + (uint64_t)(k.end ? b.u->page[tile] : 0) * b.a->kv.stride + (uint64_t)b.u->of.kv * b.a->v_tile;
     const float *p = floats_at(b, b.a->at.share) + tile * PAGE_TOKENS * S::all + b.lane / S::lanes * S::units;
     float *all = floats_at(b, b.a->at.part);
     for (int d0 = 0; d0 < dim; d0 += S::width) {
         float sum[S::units][S::elements] = {};
-        if (k.end) float_values<T, S>(values, dim, d0 + b.lane % S::lanes * S::elements, p, k, sum);
+        if (k.end) float_values<T, S>(source, values, dim, d0 + b.lane % S::lanes * S::elements, p, k, sum);
+        else source.skip(PAGE_TOKENS / attn_pieces<T>::values);
         __syncthreads();
         for (int i = thread; i < S::all * S::width; i += ATTN_THREADS) all[i] = 0;
         __syncthreads();
@@ -442,14 +509,12 @@ __device__ __forceinline__ void add_floats(const attn_block<T> &b, int range, fl
             if (t == tile && k.end) join_floats<T, S>(b, tile, sum, all);
             __syncthreads();
         }
-        for (int i = thread; i < b.n * S::width; i += ATTN_THREADS)
-            put_element(b, range, part, i / S::width, d0 + i % S::width, all[i]);
+        for (int i = thread; i < b.u->of.n * S::width; i += ATTN_THREADS)
+            put_element(b, range, i / S::width, d0 + i % S::width, all[i]);
     }
 }
 
 /* ---- a range; all of them */
-
-__device__ __forceinline__ uint64_t part_floats(const attn_args *a) { return (uint64_t)a->shape.units * (2 + a->kv.v_dim); }
 
 /* Pages of the tiles from position `first` on. */
 template <int T> __device__ __forceinline__ void take_pages(const attn_block<T> &b, int first, int tiles)
@@ -457,61 +522,66 @@ template <int T> __device__ __forceinline__ void take_pages(const attn_block<T> 
     __syncthreads();
     if ((int)threadIdx.x < tiles) {
         const int at = first + (int)threadIdx.x * PAGE_TOKENS;
-        const bool seen = at <= b.last && at + PAGE_TOKENS > b.first;
-        b.u->page[threadIdx.x] = seen ? step_page(b.a->st, b.a->group, b.seq, at / PAGE_TOKENS) : -1;
+        const bool seen = at <= b.u->of.last && at + PAGE_TOKENS > b.u->of.first;
+        b.u->page[threadIdx.x] = seen ? step_page(b.a->st, b.a->group, b.u->of.seq, at / PAGE_TOKENS) : -1;
     }
     __syncthreads();
 }
 
 /* Factors of the tiles at hand. */
 template <int T>
-__device__ __forceinline__ void join_weights(const attn_block<T> &b, int range, int first, bool ends, float *part)
+__device__ __forceinline__ void join_weights(const attn_block<T> &b, int range, int first, bool ends)
 {
     __syncthreads();
     join_tiles(b, first);
     __syncthreads();
-    join_range(b, range, ends, part);
+    join_range(b, range, ends);
     __syncthreads();
 }
 
-template <int T> __device__ __forceinline__ void add_range(const attn_block<T> &b, int range, float *part)
+template <int T, class S>
+__device__ __forceinline__ void add_range(const attn_block<T> &b, S &source, int range)
 {
     const attn_args *a = b.a;
-    const int tiles = a->shape.tiles, sets = (b.n + 7) / 8;
+    const int tiles = S::ring ? ATTN_TILES : a->shape.tiles, sets = S::ring ? 1 : (b.u->of.n + 7) / 8;
     for (int t = 0; t < ATTN_TILES; t += tiles) {
         const int first = range + t * PAGE_TOKENS;
-        const attn_round r = {range, first, t == 0, t + tiles >= ATTN_TILES || first + tiles * PAGE_TOKENS > b.last, part};
+        const attn_round r = {first, t == 0, t + tiles >= ATTN_TILES || first + tiles * PAGE_TOKENS > b.u->of.last};
         take_pages(b, first, tiles);
         for (int i = b.warp; i < tiles * sets; i += ATTN_WARPS)
-            if (b.u->page[i / sets] >= 0) weigh_tile(b, i / sets, first + i / sets * PAGE_TOKENS, i % sets * 8);
-        join_weights(b, range, first, r.ends, part);
-        add_values(b, r);
+            weigh_tile(b, source, i / sets, first + i / sets * PAGE_TOKENS, i % sets * 8);
+        join_weights(b, range, first, r.ends);
+        add_values(b, source, r);
         if (r.ends) return;
     }
 }
 
-template <int T, class S> __device__ __forceinline__ void add_range_of_floats(const attn_block<T> &b, int range, float *part)
+template <int T, class S, class M>
+__device__ __forceinline__ void add_range_of_floats(const attn_block<T> &b, M &source, int range)
 {
     take_pages(b, range, ATTN_TILES);
-    const float_keys k = weigh_floats<T, S>(b, b.warp, range + b.warp * PAGE_TOKENS);
-    join_weights(b, range, range, true, part);
-    add_floats<T, S>(b, range, part, k);
+    const float_keys k = weigh_floats<T, S>(b, source, b.warp, range + b.warp * PAGE_TOKENS);
+    join_weights(b, range, range, true);
+    add_floats<T, S>(b, source, range, k);
 }
 
-/* The ranges from z on, every step-th one. */
-template <int T> __device__ __forceinline__ void add_ranges(const attn_block<T> &b, int z, int step, int ranges)
+/* The ranges from z on that are this block's. */
+template <int T, class S> __device__ __forceinline__ void add_ranges(const attn_block<T> &b, S &source, int z)
 {
-    const int begin = range_of(b.first);
-    const bool few = b.n <= 4, narrow = b.a->kv.v_dim <= 64;
-    for (int i = z; i < ranges; i += step) {
-        float *part = b.parts ? b.parts + (uint64_t)i * part_floats(b.a) : NULL;
-        const int range = begin + i * ATTN_RANGE;
-        if constexpr (b.coded) add_range(b, range, part);
-        else if (b.a->shape.units == 16) {
-            if (narrow) add_range_of_floats<T, float_shape<16, 8, 4, 4>>(b, range, part);
-            else add_range_of_floats<T, float_shape<16, 8, 4, 8>>(b, range, part);
-        } else if (few) add_range_of_floats<T, float_shape<8, 4, 2, 4>>(b, range, part);
-        else add_range_of_floats<T, float_shape<8, 8, 2, 4>>(b, range, part);
+    for (int range = range_of(b.u->of.first) + z * ATTN_RANGE; range <= b.u->of.last; range += b.u->of.step * ATTN_RANGE) {
+        const bool few = b.u->of.n <= 4, narrow = b.a->kv.v_dim <= 64;
+        if constexpr (b.coded) {
+            add_range(b, source, range);
+        } else {
+            if constexpr (!S::ring)
+                if (b.a->shape.units == 16) {
+                    if (narrow) add_range_of_floats<T, float_shape<16, 8, 4, 4>>(b, source, range);
+                    else add_range_of_floats<T, float_shape<16, 8, 4, 8>>(b, source, range);
+                    continue;
+                }
+            if (few) add_range_of_floats<T, float_shape<8, 4, 2, 4>>(b, source, range);
+            else add_range_of_floats<T, float_shape<8, 8, 2, 4>>(b, source, range);
+        }
     }
 }
 
@@ -519,7 +589,7 @@ template <int T> __device__ __forceinline__ void add_ranges(const attn_block<T> 
 template <int T> __device__ __forceinline__ void put_unseeing(const attn_block<T> &b)
 {
     const int dim = b.a->kv.v_dim;
-    for (int i = (int)threadIdx.x; i < b.n * dim; i += ATTN_THREADS) {
+    for (int i = (int)threadIdx.x; i < b.u->of.n * dim; i += ATTN_THREADS) {
         const int u = i / dim;
         if (b.u->last[u] >= range_of(b.u->first[u])) continue;
         b.a->out[((int64_t)b.u->row[u] * b.a->o.u.attn.heads + b.u->head[u]) * dim + i % dim] = b.a->sinks ? 0 : NAN;
@@ -530,13 +600,14 @@ template <int T> __device__ __forceinline__ void put_unseeing(const attn_block<T
 template <int T> __device__ __forceinline__ void merge_unit(const attn_block<T> &b, int u, int d0)
 {
     const attn_args *a = b.a;
-    const int units = a->shape.units, dim = a->kv.v_dim, base = range_of(b.first), begin = range_of(b.u->first[u]) - base,
+    const float *parts = parts_of(b);
+    const int units = a->shape.units, dim = a->kv.v_dim, base = range_of(b.u->of.first), begin = range_of(b.u->first[u]) - base,
               end = b.u->last[u] - base + 1;
     float acc[4] = {}, total = 0, most = -INFINITY;
     for (int first = begin / ATTN_RANGE; first * ATTN_RANGE < end; first += 32) {
         const int mine = first + b.lane;
         const bool there = mine * ATTN_RANGE < end;
-        const float *at = b.parts + (uint64_t)mine * part_floats(a);
+        const float *at = parts + mine * a->shape.part;
         const float max = there ? __ldcg(at + u) : -INFINITY, sum = there ? __ldcg(at + units + u) : 0;
         float up = max; /* the maximum up to this range */
 #pragma unroll
@@ -550,7 +621,7 @@ template <int T> __device__ __forceinline__ void merge_unit(const attn_block<T> 
         soft_join(&now, max, &keep, &take);
         for (int i = 0; i < 32 && (first + i) * ATTN_RANGE < end; i++) {
             const float k = __shfl_sync(~0u, keep, i), t = __shfl_sync(~0u, take, i), s = __shfl_sync(~0u, sum, i);
-            const float *values = b.parts + (uint64_t)(first + i) * part_floats(a) + 2 * units + u * dim;
+            const float *values = parts + (first + i) * a->shape.part + 2 * units + u * dim;
             total = fmaf(s, t, total * k);
             most = __shfl_sync(~0u, now.max, i);
 #pragma unroll
@@ -577,18 +648,19 @@ template <int T> __device__ __forceinline__ void merge_unit(const attn_block<T> 
 /* Which of the blocks of the same rows this one is, by heads. */
 __device__ __forceinline__ int head_block(const attn_args *a) { return (int)blockIdx.y % a->shape.head_blocks; }
 
-/* The last of `blocks` blocks merges what all have left; true: this is it. */
-template <int T> __device__ __forceinline__ bool merge_parts(const attn_block<T> &b, int blocks)
+/* The last of the blocks that share the ranges merges what all have left; true: this is it. */
+template <int T> __device__ __forceinline__ bool merge_parts(const attn_block<T> &b)
 {
     __syncthreads();
     if (threadIdx.x == 0) {
+        const unsigned last = (unsigned)b.u->of.step - 1;
         __threadfence();
-        b.u->ends = atomicInc(&b.a->turns[head_block(b.a) * (int)gridDim.x + (int)blockIdx.x], (unsigned)blocks - 1) == blocks - 1;
+        b.u->ends = atomicInc(&b.a->turns[b.u->of.place], last) == last;
         __threadfence();
     }
     __syncthreads();
     if (!b.u->ends) return false;
-    for (int u = b.warp; u < b.n; u += ATTN_WARPS)
+    for (int u = b.warp; u < b.u->of.n; u += ATTN_WARPS)
         for (int d = 0; d < b.a->kv.v_dim && b.u->last[u] >= range_of(b.u->first[u]); d += 128) merge_unit(b, u, d);
     return true;
 }
@@ -602,7 +674,7 @@ template <int T> __device__ __forceinline__ void code_heads(const attn_block<T> 
     for (int k = 0; k < b.a->n_codes; k++) {
         const codes_to &to = b.a->codes[k];
         const int blocks = dim / to.block;
-        for (int i = b.warp; i < b.n * blocks; i += ATTN_WARPS) {
+        for (int i = b.warp; i < b.u->of.n * blocks; i += ATTN_WARPS) {
             const int u = i / blocks;
             const int64_t row = b.u->row[u], at = (int64_t)b.u->head[u] * dim + i % blocks * to.block;
             const float *x = b.a->out + row * row_dim + at + b.lane;
@@ -628,70 +700,70 @@ __device__ __forceinline__ void rows_of(const attn_args *a, const step_rows *row
     *to = end < next ? end : next;
 }
 
+/* What the block has to do with so many units, [begin, end] being the keys that one of them sees. */
+__device__ __forceinline__ attn_work work_of(const attn_args *a, int n, int seq, int kv, int begin, int end)
+{
+    const int ranges = end < range_of(begin) ? 0 : (end - range_of(begin)) / ATTN_RANGE + 1,
+              shared = ranges < a->shape.splits ? ranges : a->shape.splits;
+    return {n, seq, kv, begin, end, ranges > a->shape.slots || shared < 1 ? 1 : shared, ranges,
+            head_block(a) * (int)gridDim.x + (int)blockIdx.x};
+}
+
 /* Fills what is known of the units; false: the block has none. */
-template <int T> __device__ __forceinline__ bool take_units(attn_block<T> &b)
+template <int T> __device__ __forceinline__ bool take_units(const attn_block<T> &b)
 {
     const attn_args *a = b.a;
-    const int y = head_block(a), of = y / a->shape.chunks, each = a->shape.heads;
+    const int y = head_block(a), each = a->shape.heads, kv = a->shape.first_kv + y / a->shape.chunks;
     int row0, row1;
     const attn_mask mask = mask_of(a);
     rows_of(a, mask.rows, &row0, &row1);
-    b.kv = a->shape.first_kv + of;
-    const int head0 = attn_head_of(&a->o, a->per_kv, b.kv) + y % a->shape.chunks * each,
-              end = attn_head_of(&a->o, a->per_kv, b.kv + 1), heads = end - head0 < each ? end - head0 : each;
+    const int head0 = attn_head_of(&a->o, a->per_kv, kv) + y % a->shape.chunks * each,
+              end = attn_head_of(&a->o, a->per_kv, kv + 1), heads = end - head0 < each ? end - head0 : each;
     if (row0 >= row1 || heads <= 0) return false;
-    b.n = (row1 - row0) * heads;
-    b.seq = mask.rows->seq[row0];
-    const int u = (int)threadIdx.x;
-    if (u < a->shape.units) {
-        const bool there = u < b.n;
+    const int u = (int)threadIdx.x, n = (row1 - row0) * heads;
+    if (u < ATTN_UNITS) {
+        const bool there = u < n;
         const int row = there ? row0 + u / heads : row0, head = head0 + (there ? u % heads : 0),
-                  own = mask.rows->pos[row];
+                  own = mask.rows->pos[row], seq = mask.rows->seq[row0], first = there ? attn_first(&mask, own) : INT32_MAX,
+                  last = there ? attn_last(&mask, seq, own) : -1, from = __reduce_min_sync(~0u, first),
+                  to = __reduce_max_sync(~0u, last);
         b.u->row[u] = row;
         b.u->head[u] = head;
         b.u->own[u] = own;
-        b.u->first[u] = there ? attn_first(&mask, own) : INT32_MAX - ATTN_RANGE;
-        b.u->last[u] = there ? attn_last(&mask, b.seq, own) : -1;
+        b.u->first[u] = there ? first : INT32_MAX - ATTN_RANGE;
+        b.u->last[u] = last;
         b.u->slope[u] = a->slopes ? a->slopes[head] : 0;
         b.u->max[u] = b.u->all_max[u] = -INFINITY;
         b.u->sum[u] = b.u->all_sum[u] = 0;
+        if (u == 0) b.u->of = work_of(a, n, seq, kv, from, to);
     }
     __syncthreads();
-    b.first = INT32_MAX;
-    b.last = -1;
-    for (int i = 0; i < b.n; i++) {
-        b.first = b.u->first[i] < b.first ? b.u->first[i] : b.first;
-        b.last = b.u->last[i] > b.last ? b.u->last[i] : b.last;
-    }
     return true;
 }
 
-template <int T> __device__ __forceinline__ void attention(const attn_args &a)
+template <int T, class S> __device__ __forceinline__ void attention(const attn_args &a)
 {
     extern __shared__ __align__(16) uint8_t dynamic[];
     __shared__ attn_units units;
-    attn_block<T> b = {.a = &a, .shared = dynamic, .u = &units};
-    b.warp = (int)threadIdx.x / 32;
-    b.lane = (int)threadIdx.x % 32;
+    const attn_block<T> b = {&a, dynamic, &units, (int)threadIdx.x / 32, (int)threadIdx.x % 32};
     begin_in_turn();
     if (!take_units(b)) return;
-    const int z = (int)blockIdx.y / a.shape.head_blocks, begin = range_of(b.first),
-              ranges = b.last < begin ? 0 : (b.last - begin) / ATTN_RANGE + 1,
-              shared = ranges < a.shape.splits ? ranges : a.shape.splits,
-              blocks = ranges > a.shape.slots || shared < 1 ? 1 : shared;
-    if (z >= blocks) return;
-    const uint64_t at = (uint64_t)(head_block(&a) * (int)gridDim.x + (int)blockIdx.x) * (uint64_t)a.shape.slots * part_floats(&a);
-    if (blocks > 1) b.parts = a.parts + at;
+    const int z = (int)blockIdx.y / a.shape.head_blocks;
+    if (z >= units.of.step) return;
+    S source(&a, &units.of, dynamic, z);
     take_queries(b);
-    add_ranges(b, z, blocks, ranges);
-    if (b.parts && !merge_parts(b, blocks)) return;
+    add_ranges(b, source, z);
+    if (units.of.step > 1 && !merge_parts(b)) return;
     put_unseeing(b);
     if (a.n_codes) code_heads(b);
 }
 
-#define ATTN_KERNELS(name, type)                                                                                       \
-    extern "C" __global__ void __launch_bounds__(ATTN_THREADS, 2) cuda_attn_##name(const __grid_constant__ attn_args a)\
+#define ATTN_KERNEL(name, type, source)                                                                                \
+    extern "C" __global__ void __launch_bounds__(ATTN_THREADS, 2) name(const __grid_constant__ attn_args a)            \
     {                                                                                                                  \
-        attention<type>(a);                                                                                            \
+        attention<type, source<type>>(a);                                                                              \
     }
+#define ATTN_KERNELS(name, type)                                                                                       \
+    ATTN_KERNEL(cuda_attn_##name, type, attn_memory)                                                                   \
+    ATTN_KERNEL(cuda_attn_few_##name, type, attn_ring)
 ATTN_TYPES(ATTN_KERNELS)

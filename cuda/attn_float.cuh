@@ -7,9 +7,9 @@
  * sum of weights are then in few registers.
  *
  * Bound: fused multiply-adds for many rows; bytes for few. Tried and dropped: a test of range for each key and unit,
- * where a weight below 0 says that a key is not seen, and only keys that some unit does not see are tested. */
+ * where a weight below 0 says that a key is not seen, and only keys of pieces that some unit does not see are tested. */
 #pragma once
-#include "cuda/attn_tile.cuh"
+#include "cuda/attn_ring.cuh"
 
 /* What a lane has: units and keys, units and elements; a block has `ALL` units. Lanes that have the same units have all
  * keys, and `width` elements at a time. */
@@ -58,24 +58,31 @@ template <int N> __device__ __forceinline__ void shared_floats(const float *at, 
     }
 }
 
-/* Products of a tile of keys and the queries q[dim][all], to p[key][all]. */
-template <int T, class S>
-__device__ __forceinline__ void float_products(const uint8_t *keys, int dim, const float *q, int lane, float *p)
+/* Products of a tile of keys and the queries q[dim][all], to p[key][all]. M, here and below: attn_memory or attn_ring. */
+template <int T, class S, class M>
+__device__ __forceinline__ void float_products(M &source, const uint8_t *keys, int dim, const float *q, int lane, float *p)
 {
+    typedef attn_pieces<T> P;
+    const int each = M::ring ? ATTN_PIECE / P::row : dim; /* rows of a piece */
     const int key = lane % S::lanes * S::keys, u = lane / S::lanes * S::units;
-    constexpr int step = PAGE_TOKENS * (T == DTYPE_F16 ? 2 : 4);
-    const uint8_t *from = keys + key * (step / PAGE_TOKENS);
     float sum[S::units][S::keys] = {};
     q += u;
+#pragma unroll 1
+    for (int d0 = 0; d0 < dim; d0 += each) {
+        source.take();
+        const uint8_t *from = source.key_rows(keys, d0 / each) + key * P::size;
+        const int rows = dim - d0 < each ? dim - d0 : each;
 #pragma unroll 4
-    for (int d = 0; d < dim; d++, from += step, q += S::all) {
-        float k[S::keys], x[S::units];
-        cache_floats<T, S::keys>(from, k);
-        shared_floats<S::units>(q, x);
+        for (int d = 0; d < rows; d++, from += P::row, q += S::all) {
+            float k[S::keys], x[S::units];
+            cache_floats<T, S::keys>(from, k);
+            shared_floats<S::units>(q, x);
 #pragma unroll
-        for (int i = 0; i < S::units; i++)
+            for (int i = 0; i < S::units; i++)
 #pragma unroll
-            for (int j = 0; j < S::keys; j++) sum[i][j] = fmaf(x[i], k[j], sum[i][j]);
+                for (int j = 0; j < S::keys; j++) sum[i][j] = fmaf(x[i], k[j], sum[i][j]);
+        }
+        source.give();
     }
 #pragma unroll
     for (int j = 0; j < S::keys; j++)
@@ -142,24 +149,30 @@ typedef struct float_keys {
 } float_keys;
 
 /* Elements of values from `at` on of one key, of which `there` are. */
-template <int T, int N> __device__ __forceinline__ void value_floats(const uint8_t *at, int there, bool aligned, float to[N])
+template <int T, int N, class M>
+__device__ __forceinline__ void value_floats(const uint8_t *at, int there, bool aligned, float to[N])
 {
-    if (aligned) return cache_floats<T, N>(at, to);
+    if constexpr (!M::ring)
+        if (!aligned) {
 #pragma unroll
-    for (int i = 0; i < N; i++)
-        to[i] = i >= there ? 0 : T == DTYPE_F16 ? half_float(((const uint16_t *)at)[i]) : ((const float *)at)[i];
+            for (int i = 0; i < N; i++)
+                to[i] = i >= there           ? 0
+                        : T == DTYPE_F16 ? half_float(((const uint16_t *)at)[i])
+                                         : ((const float *)at)[i];
+            return;
+        }
+    cache_floats<T, N>(at, to);
 }
 
-template <int T, class S, bool TESTS>
-__device__ __forceinline__ void add_keys(const uint8_t *values, int row, int there, bool aligned, const float *p, int from,
-                                         int to, float sum[S::units][S::elements])
+/* Adds n values, rows `pitch` bytes apart; p: weights of the first key. */
+template <int T, class S, class M, bool TESTS>
+__device__ __forceinline__ void add_keys(const uint8_t *at, int pitch, int n, int there, bool aligned, const float *p,
+                                         float sum[S::units][S::elements])
 {
-    const uint8_t *at = values + from * row;
-    p += from * S::all;
 #pragma unroll 2
-    for (int j = from; j < to; j++, at += row, p += S::all) {
+    for (int j = 0; j < n; j++, at += pitch, p += S::all) {
         float v[S::elements], w[S::units];
-        value_floats<T, S::elements>(at, there, aligned, v);
+        value_floats<T, S::elements, M>(at, there, aligned, v);
         shared_floats<S::units>(p, w);
 #pragma unroll
         for (int i = 0; i < S::units; i++) {
@@ -172,15 +185,24 @@ __device__ __forceinline__ void add_keys(const uint8_t *values, int row, int the
 
 /* Sums of weights times values of a tile for the lane's units; its elements begin at `at`. p: weights from its first
  * unit on. */
-template <int T, class S>
-__device__ __forceinline__ void float_values(const uint8_t *values, int dim, int at, const float *p, float_keys k,
+template <int T, class S, class M>
+__device__ __forceinline__ void float_values(M &source, const uint8_t *values, int dim, int at, const float *p, float_keys k,
                                              float sum[S::units][S::elements])
 {
-    constexpr int size = T == DTYPE_F16 ? 2 : 4;
+    typedef attn_pieces<T> P;
     const bool aligned = dim % S::elements == 0;
-    const int there = dim - at, middle = k.from < k.to ? k.from : k.end, last = k.from < k.to ? k.to : k.end;
-    const uint8_t *from = values + (there > 0 ? at : 0) * size;
-    add_keys<T, S, true>(from, dim * size, there, aligned, p, k.begin, middle, sum);
-    add_keys<T, S, false>(from, dim * size, there, aligned, p, middle, last, sum);
-    add_keys<T, S, true>(from, dim * size, there, aligned, p, last, k.end, sum);
+    const int there = dim - at, row = dim * P::size, pitch = M::ring ? ATTN_WIDTH * P::size : row;
+    constexpr int each = M::ring ? P::values : PAGE_TOKENS; /* values of a piece */
+#pragma unroll 1
+    for (int first = 0; first < PAGE_TOKENS; first += each) {
+        const int from = first > k.begin ? first : k.begin, to = first + each < k.end ? first + each : k.end;
+        source.take();
+        if (from < to) {
+            const uint8_t *of = source.value_floats(values, row, from, M::ring || there > 0 ? at : 0);
+            const float *w = p + from * S::all;
+            if (from >= k.from && to <= k.to) add_keys<T, S, M, false>(of, pitch, to - from, there, aligned, w, sum);
+            else add_keys<T, S, M, true>(of, pitch, to - from, there, aligned, w, sum);
+        }
+        source.give();
+    }
 }

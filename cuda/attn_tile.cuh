@@ -8,6 +8,7 @@
  * in any order; each chain of floats is in one lane. */
 #pragma once
 #include "cuda/cuda_args.h"
+#include "cuda/kept.cuh"
 #include "cuda/warp_max.cuh"
 
 extern "C" {
@@ -31,21 +32,6 @@ __device__ __forceinline__ void mma_bytes(mma_sums &c, uint32_t a0, uint32_t a1,
     asm("mma.sync.aligned.m16n8k32.row.col.s32." a "." b ".s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"  \
         : "+r"(c.n[0]), "+r"(c.n[1]), "+r"(c.n[2]), "+r"(c.n[3])                                                       \
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1))
-    if constexpr (A_SIGNED && B_SIGNED) MMA("s8", "s8");
-    else if constexpr (A_SIGNED) MMA("s8", "u8");
-    else if constexpr (B_SIGNED) MMA("u8", "s8");
-    else MMA("u8", "u8");
-#undef MMA
-}
-
-/* The same over half as much of k. */
-template <bool A_SIGNED, bool B_SIGNED>
-__device__ __forceinline__ void mma_half(mma_sums &c, uint32_t a0, uint32_t a1, uint32_t b0)
-{
-#define MMA(a, b)                                                                                                      \
-    asm("mma.sync.aligned.m16n8k16.row.col.s32." a "." b ".s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"           \
-        : "+r"(c.n[0]), "+r"(c.n[1]), "+r"(c.n[2]), "+r"(c.n[3])                                                       \
-        : "r"(a0), "r"(a1), "r"(b0))
     if constexpr (A_SIGNED && B_SIGNED) MMA("s8", "s8");
     else if constexpr (A_SIGNED) MMA("s8", "u8");
     else if constexpr (B_SIGNED) MMA("u8", "s8");
@@ -81,33 +67,54 @@ __device__ __forceinline__ void key_halves(const uint16_t *at, int lane, float t
 
 /* ---- scores: keys times queries, of codes without the scale of the query */
 
-/* Words of row `r` of a tile of keys: of the lane's first four keys, of the others. */
-__device__ __forceinline__ void key_words(const uint8_t *keys, int r, int rows, int lane, uint4 to[2])
+/* S, here and below: attn_memory or attn_ring of attn_ring.cuh, where tiles are found.
+ *
+ * Words of row `r` of a piece of keys, which has `rows`: of the lane's first four keys, of the others. */
+template <class S> __device__ __forceinline__ void key_words(const uint8_t *piece, int r, int rows, int lane, uint4 to[2])
 {
-    const uint4 *at = (const uint4 *)keys + r * (PAGE_TOKENS / 4) + lane / 4;
+    const uint4 *at = (const uint4 *)(piece + r * S::key_pitch) + lane / 4;
     to[0] = to[1] = make_uint4(0, 0, 0, 0);
-    if (r < rows) {
+    if (S::ring || r < rows) {
         to[0] = *at;
         to[1] = at[8];
     }
 }
 
-/* Codes of 8 or 4 bits; q: those of this lane's query, g. */
-template <int BITS>
-__device__ __forceinline__ void scores_bytes(const kv_codes *f, uint8_t *keys, const uint8_t *q, const float *sums,
+/* Adds what a block of keys is, n sums of products of codes; of: the sums of its codes of the lane's two queries. */
+__device__ __forceinline__ void scores_of_block(const uint16_t *scales, const uint16_t *bases, const mma_sums n[4],
+                                                const float of[2], int lane, tile_scores *to)
+{
+    float scale[2][4], base[2][4];
+    key_halves(scales, lane, scale);
+    key_halves(bases, lane, base);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+            to->of[i][c] = fmaf(base[c / 2][i], of[c % 2], to->of[i][c]);
+            to->of[i][c] = fmaf((float)n[i].n[c], scale[c / 2][i], to->of[i][c]);
+        }
+}
+
+/* Codes of 8 or 4 bits; q: those of this lane's query, g. A piece of keys is half a block, or two. */
+template <int BITS, class S>
+__device__ __forceinline__ void scores_bytes(S &source, const kv_codes *f, uint8_t *keys, const uint8_t *q, const float *sums,
                                              int lane, tile_scores *to)
 {
-    constexpr int steps = BITS == 8 ? 2 : 1, each = BITS == 8 ? 8 : 4; /* of a block; rows of words of a step */
+    constexpr int steps = BITS == 8 ? 1 : 2, each = 8 / steps; /* of a piece; rows of words of a step */
     const int t = lane % 4, rows = (int)f->bytes / (PAGE_TOKENS * 4), blocks = (int)f->blocks;
+    mma_sums n[4] = {};
 #pragma unroll 1
-    for (int b = 0; b < blocks; b++) {
-        mma_sums n[4] = {};
-#pragma unroll 1
-        for (int s = b * steps; s < b * steps + steps; s++) {
+    for (int s = 0; s * each < rows; s += steps) {
+        source.take();
+        const uint8_t *piece = source.key_rows(keys, s / steps);
+#pragma unroll
+        for (int k = 0; k < steps; k++) {
+            if (k && (s + k) * each >= rows) break;
             uint4 near[2], far[2];
-            key_words(keys, s * each + t, rows, lane, near);
-            if constexpr (BITS == 8) key_words(keys, s * each + 4 + t, rows, lane, far);
-            const uint8_t *at = q + s * 32 + t * (BITS == 8 ? 4 : 8);
+            key_words<S>(piece, k * each + t, rows - s * each, lane, near);
+            if constexpr (BITS == 8) key_words<S>(piece, 4 + t, rows - s * each, lane, far);
+            const uint8_t *at = q + (s + k) * 32 + t * (BITS == 8 ? 4 : 8);
             const uint32_t b0 = shared_word(at), b1 = shared_word(at + (BITS == 8 ? 16 : 4));
 #pragma unroll
             for (int i = 0; i < 4; i++) {
@@ -118,63 +125,66 @@ __device__ __forceinline__ void scores_bytes(const kv_codes *f, uint8_t *keys, c
                     mma_bytes<false, true>(n[i], w0 & 0x0f0f0f0fu, w1 & 0x0f0f0f0fu, w0 >> 4 & 0x0f0f0f0fu,
                                            w1 >> 4 & 0x0f0f0f0fu, b0, b1);
             }
+            if (BITS == 8 && s % 2 == 0 && (s + 1) * each < rows) continue;
+            const int b = BITS == 8 ? s / 2 : s + k;
+            const float of[2] = {sums[2 * t * blocks + b], sums[(2 * t + 1) * blocks + b]};
+            scores_of_block(source.key_scales(f, keys, b), source.key_bases(f, keys, b), n, of, lane, to);
+#pragma unroll
+            for (int i = 0; i < 4; i++) n[i] = {};
         }
-        float scale[2][4], base[2][4];
-        key_halves(kv_scales(f, keys) + b * PAGE_TOKENS, lane, scale);
-        key_halves(kv_bases(f, keys) + b * PAGE_TOKENS, lane, base);
-        const float of[2] = {sums[2 * t * blocks + b], sums[(2 * t + 1) * blocks + b]};
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-#pragma unroll
-            for (int c = 0; c < 4; c++) {
-                to->of[i][c] = fmaf(base[c / 2][i], of[c % 2], to->of[i][c]);
-                to->of[i][c] = fmaf((float)n[i].n[c], scale[c / 2][i], to->of[i][c]);
-            }
+        source.give();
     }
 }
 
-/* Codes of 16 bits: two planes of bytes of keys, and of queries, `plane` bytes apart. Keys 4 g + 2 p + 0 and 1 of each
- * half: all at once would take more registers than there are. */
-__device__ __forceinline__ void scores_words(const kv_codes *f, uint8_t *keys, const uint8_t *q, int plane, int lane,
-                                             tile_scores *to)
+/* Codes of 16 bits: two planes of bytes of keys, and of queries, `plane` bytes apart. First keys 0 … 31 of the tile, then
+ * the others: all at once would take more registers than there are. Sums c = 2, 3 are of keys 4 g + 2 and 3 here. */
+template <class S>
+__device__ __forceinline__ void scores_words(S &source, const kv_codes *f, uint8_t *keys, const uint8_t *q, int plane,
+                                             int lane, tile_scores *to)
 {
-    const int t = lane % 4, rows = (int)f->bytes / (PAGE_TOKENS * 4);
+    const int rows = (int)f->bytes / (PAGE_TOKENS * 4);
 #pragma unroll
-    for (int p = 0; p < 2; p++) {
-        const uint2 *from = (const uint2 *)keys + lane / 4 * 2 + p;
+    for (int half = 0; half < 2; half++) {
+        const int t = kept(lane % 4);
         mma_sums low[2] = {}, mixed[2] = {}, high[2] = {};
+        float scale[4];
 #pragma unroll 1
-        for (int s = 0; s * 8 < rows; s++) {
-            uint2 w[2][2];
+        for (int s = 0; s * 16 < rows; s++) {
+            source.take();
+            const uint8_t *piece = source.key_words(keys, s, half) + lane / 4 * 16, *at = q + s * 32 + t * 4;
+            const uint32_t l0 = shared_word(at), l1 = shared_word(at + 16), h0 = shared_word(at + plane),
+                           h1 = shared_word(at + plane + 16);
+            uint4 w[4];
 #pragma unroll
-            for (int k = 0; k < 2; k++) {
-                const int r = s * 8 + 2 * t + k;
-                w[k][0] = r < rows ? from[r * (PAGE_TOKENS / 2)] : make_uint2(0, 0);
-                w[k][1] = r < rows ? from[r * (PAGE_TOKENS / 2) + PAGE_TOKENS / 4] : make_uint2(0, 0);
+            for (int k = 0; k < 4; k++) {
+                const int r = k / 2 * 8 + 2 * t + k % 2;
+                w[k] = make_uint4(0, 0, 0, 0);
+                if (S::ring || s * 16 + r < rows) w[k] = *(const uint4 *)(piece + r * S::key_pitch);
             }
-            const uint32_t l = shared_word(q + s * 16 + t * 4), h = shared_word(q + s * 16 + t * 4 + plane);
 #pragma unroll
             for (int i = 0; i < 2; i++) {
-                uint32_t a[2][2];
+                uint32_t l[4], h[4];
 #pragma unroll
-                for (int k = 0; k < 2; k++) {
-                    const uint32_t even = i ? w[0][k].y : w[0][k].x, odd = i ? w[1][k].y : w[1][k].x;
-                    a[0][k] = low_bytes(even, odd);
-                    a[1][k] = high_bytes(even, odd);
+                for (int k = 0; k < 4; k++) {
+                    const uint32_t even = word_of(w[k / 2 * 2], k % 2 * 2 + i), odd = word_of(w[k / 2 * 2 + 1], k % 2 * 2 + i);
+                    l[k] = low_bytes(even, odd);
+                    h[k] = high_bytes(even, odd);
                 }
-                mma_half<false, false>(low[i], a[0][0], a[0][1], l);
-                mma_half<false, true>(mixed[i], a[0][0], a[0][1], h);
-                mma_half<true, false>(mixed[i], a[1][0], a[1][1], l);
-                mma_half<true, true>(high[i], a[1][0], a[1][1], h);
+                mma_bytes<false, false>(low[i], l[0], l[1], l[2], l[3], l0, l1);
+                mma_bytes<false, true>(mixed[i], l[0], l[1], l[2], l[3], h0, h1);
+                mma_bytes<true, false>(mixed[i], h[0], h[1], h[2], h[3], l0, l1);
+                mma_bytes<true, true>(high[i], h[0], h[1], h[2], h[3], h0, h1);
             }
+            if (S::ring && (s + 1) * 16 >= rows) halves_at(source.word_scales(f, keys, half) + lane / 4 * 4, scale);
+            source.give();
         }
-        float scale[2][4];
-        key_halves(kv_scales(f, keys), lane, scale);
+        if (!S::ring) halves_at(source.word_scales(f, keys, half) + lane / 4 * 4, scale);
 #pragma unroll
         for (int i = 0; i < 2; i++)
 #pragma unroll
             for (int c = 0; c < 4; c++)
-                to->of[2 * p + i][c] = (float)sum_planes(low[i].n[c], mixed[i].n[c], high[i].n[c]) * scale[c / 2][2 * p + i];
+                to->of[i + c / 2 * 2][half * 2 + c % 2] =
+                    (float)sum_planes(low[i].n[c], mixed[i].n[c], high[i].n[c]) * scale[i + c / 2 * 2];
     }
 }
 
@@ -269,14 +279,14 @@ __device__ __forceinline__ tile_shares shares_of(const kv_codes *f, const float 
 }
 
 /* Sums over the keys of a tile of shares times codes, of 16 elements (of 4 bits: 32, 16 of each nibble) and eight
- * queries: element 2 g + c / 2 (nibble 1: 16 more), query 2 t + c % 2. at: of the tile and the first element's word;
- * width: words of four keys; share: of the lane's query g. */
+ * queries: element 2 g + c / 2 (nibble 1: 16 more), query 2 t + c % 2. at: the first element's word, of the row of the
+ * first keys, rows `pitch` bytes apart; share: of the lane's query g. */
 template <int BITS>
-__device__ __forceinline__ void value_sums(const uint8_t *at, int width, const uint8_t *share, int plane, int lane,
+__device__ __forceinline__ void value_sums(const uint8_t *at, int pitch, const uint8_t *share, int plane, int lane,
                                            mma_sums n[2])
 {
     const int g = lane / 4, t = lane % 4;
-    const uint2 *words = (const uint2 *)at + g;
+    const auto words = [&](int row) { return ((const uint2 *)(at + row * pitch))[g]; };
     n[0] = n[1] = {};
     if constexpr (BITS == 16) {
         mma_sums low = {}, mixed = {}, high = {};
@@ -284,7 +294,7 @@ __device__ __forceinline__ void value_sums(const uint8_t *at, int width, const u
         for (int s = 0; s < 2; s++) {
             uint2 w[4];
 #pragma unroll
-            for (int k = 0; k < 4; k++) w[k] = words[(s * 16 + k / 2 * 8 + 2 * t + k % 2) * (width / 2)];
+            for (int k = 0; k < 4; k++) w[k] = words(s * 16 + k / 2 * 8 + 2 * t + k % 2);
             const uint32_t l[4] = {low_bytes(w[0].x, w[1].x), low_bytes(w[0].y, w[1].y), low_bytes(w[2].x, w[3].x),
                                    low_bytes(w[2].y, w[3].y)},
                            h[4] = {high_bytes(w[0].x, w[1].x), high_bytes(w[0].y, w[1].y), high_bytes(w[2].x, w[3].x),
@@ -302,7 +312,7 @@ __device__ __forceinline__ void value_sums(const uint8_t *at, int width, const u
     } else {
 #pragma unroll
         for (int s = 0; s < 2; s++) {
-            const uint2 a = words[(s * 8 + t) * (width / 2)], b = words[(s * 8 + 4 + t) * (width / 2)];
+            const uint2 a = words(s * 8 + t), b = words(s * 8 + 4 + t);
             const uint8_t *by = share + s * 32 + t * 4;
             const uint32_t b0 = shared_word(by), b1 = shared_word(by + 16);
             if constexpr (BITS == 8) {

@@ -143,7 +143,9 @@ typedef struct attn_shape {
     int32_t units, heads, rows;                        /* units: a multiple of 8 */
     int32_t row_blocks, head_blocks, first_kv, chunks; /* chunks: blocks along y of one head of keys */
     int32_t tiles;                                     /* of a range, at a time */
-    int32_t splits, slots;                             /* slots: ranges of a block that fit in attn_args.parts */
+    bool ring;                                         /* keys and values come through one: 8 units, all tiles */
+    int32_t splits, slots;                             /* slots: ranges of a block that fit in attn_args.parts, */
+    int64_t part, parts;                               /* floats of one of them, of all */
 } attn_shape;
 
 /* Bytes in shared memory from its begin on where things of a block lie, and of all. */
@@ -154,11 +156,26 @@ typedef struct attn_room {
     int32_t each, base, offset;   /* [tiles][blocks of values][units] */
     int32_t max, sum, keep, take; /* [tiles][units] */
     int32_t part; /* of a range so far: [units][v_dim], none where it is done at once; floats: [units][ATTN_WIDTH] */
+    int32_t ring; /* of each warp ATTN_DEPTH slots, where the kernel has one */
     int32_t bytes;
 } attn_room;
 
 /* Tiles of a range; bytes between units: no two in one bank; elements of values that are floats at a time, at most. */
 enum { ATTN_TILES = 8, SHARE_ROW = 80, ATTN_WIDTH = 128 };
+/* The ring of a warp (attn_ring.cuh): pieces in it, bytes of one; in a slot bytes from row to row of codes of keys and
+ * of values, where scales begin, and of all. */
+enum { ATTN_DEPTH = 3, ATTN_PIECE = 2048, ATTN_VALUE_PITCH = 80, ATTN_SCALES_AT = 2304, ATTN_SCALES = 8 };
+#define ATTN_KEY_PITCH(type) ((type) == DTYPE_I16 ? 144 : 288)
+#define ATTN_SLOT(type)                                                                                                \
+    ((type) == DTYPE_Q4_B32                          ? ATTN_SCALES_AT + 512                                            \
+     : (type) == DTYPE_I16 || (type) == DTYPE_Q8_B64 ? ATTN_SCALES_AT + 256                                            \
+                                                     : ATTN_PIECE)
+
+/* How many pieces are keys of a tile, scales of its values (those of ATTN_SCALES blocks are one), and values: of codes
+ * of as many elements as a warp takes at once, of floats of ATTN_WIDTH. */
+typedef struct attn_parts {
+    int32_t keys, scales, values;
+} attn_parts;
 
 static inline attn_room attn_room_of(dtype type, int k_dim, int v_dim, const attn_shape *a)
 {
@@ -189,6 +206,8 @@ static inline attn_room attn_room_of(dtype type, int k_dim, int v_dim, const att
     s.bytes = at;
     if (codes && a->tiles < ATTN_TILES) s.bytes += n * v_dim * (int)sizeof(float);
     if (!codes && !weights_end) s.bytes += n * ATTN_WIDTH * (int)sizeof(float);
+    s.ring = (s.bytes + 15) / 16 * 16;
+    if (a->ring) s.bytes = s.ring + ATTN_WARPS * ATTN_DEPTH * ATTN_SLOT(type);
     return s;
 }
 
@@ -208,6 +227,7 @@ typedef struct attn_args {
     op o;
     attn_shape shape;
     attn_room at;
+    attn_parts pieces; /* of the ring */
     kv_codes kf, vf;
     uint64_t k_tile, v_tile; /* bytes */
     int32_t group, axis, key_axis, reach, places, per_kv;

@@ -16,6 +16,7 @@ int cuda_fast_load(cuda_weights *w, err *e)
     if (!rc) rc = cuda_find(&w->q, w->fast, "cuda_" #name, &w->kernels.name, e);
     CUDA_FAST_LIST(X)
 #undef X
+    if (!rc) rc = cuda_attn_load(w, e);
     return rc ? rc : cuda_run_load(w, e);
 }
 

@@ -27,7 +27,12 @@ struct fmat_args;
     X(heads)                                                                                                           \
     X(route)                                                                                                           \
     X(attn_f32)                                                                                                        \
-    X(attn_f16) X(attn_i16) X(attn_q8) X(attn_q4) X(pick) X(embed) X(pages) X(conv) CUDA_RECUR_LIST(X)
+    X(attn_f16)                                                                                                        \
+    X(attn_i16)                                                                                                        \
+    X(attn_q8)                                                                                                         \
+    X(attn_q4)                                                                                                         \
+    X(attn_few_f32)                                                                                                    \
+    X(attn_few_f16) X(attn_few_i16) X(attn_few_q8) X(attn_few_q4) X(pick) X(embed) X(pages) X(conv) CUDA_RECUR_LIST(X)
 /* In wide.cu, which is loaded where cuBLAS is used. */
 #define CUDA_WIDE_LIST(X) X(wide_rows) X(wide_end)
 /* Of those of matrices there are two: for one row of activations, and for up to CUDA_FAST_ROWS. */
@@ -285,7 +290,8 @@ typedef struct product_rows {
 int cuda_qdecode_launch(cuda_queue *q, const cuda_kernels *k, int kind, product_rows r, struct qdecode_args *a, err *e);
 /* That of fmatmul.cuh; type: place in cuda_kernels.fmat. */
 int cuda_fmat_launch(cuda_queue *q, const cuda_kernels *k, int type, int rows, struct fmat_args *a, err *e);
-/* cuda_attn.c: ATTN, likewise, with the QUANTs of a CUDA_CODES. */
+/* cuda_attn.c: ATTN, likewise, with the QUANTs of a CUDA_CODES; what its kernels may have of shared memory. */
+int cuda_attn_load(cuda_weights *w, err *e);
 int cuda_attn_start(cuda_device *d, const cuda_segment *s, const step *st, const cuda_ops *of, bool *done, err *e);
 
 /* cuda_wide.c: for --exact off. cuda_wide_find: looks for cuBLAS, and writes what there is to say; an error only where

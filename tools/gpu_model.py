@@ -66,7 +66,7 @@ CARDS = (H200, card_by_vendor("H100 SXM", 80e9, 3.35e12, 132, 1.98e9, 1979e12, 9
 TYPES = {"q4_b64": (4.5, 72, 64, 5.82, 1780, 881), "q8_0": (8.5, 80, 32, 6.99, 982, 624), "f16": (16, 0, 0, 13.4, 0, 0)}
 # Bytes of a key and value at heads of 128; lane-instructions for them at one row, and of a score in prefill (counted:
 # tests/t_cuda_attn.c).
-CACHES = {"i16": (516, 1942, 280), "q8": (272, 1504, 230), "f16": (512, 2502, 442)}
+CACHES = {"i16": (516, 2093, 264), "q8": (272, 1544, 242), "f16": (512, 3021, 441)}
 FLOAT_ROW = 3.74  # lane-instructions a weight of f16 at one row (PTX, counted)
 WIDE, STRIP = 10.81, 24 << 20  # lane-instructions of a weight that becomes bfloat16 (PTX, counted); bytes: cuda_wide.c
 KEYS = 128        # behind each sequence where nothing else is said
@@ -108,7 +108,6 @@ class Way:
     dependent: bool = True     # launches begin before the last one has ended, where a card can (9.0: those with wgmma)
     bulk: bool = False         # copies
     brings_once: bool = False  # a multiprocessor brings rows once, not each block of threads
-    cache_ring: bool = False   # caches go through one too
     many_from: int = 129       # rows from which on products are the prefill kernel's: MANY of cuda_prefill.c
     many: tuple = ()           # lane-instructions, rate and outputs of a block of that kernel
 
@@ -183,7 +182,7 @@ def attention(card, cache, model, keys, way=TODAY):
     """One row of each sequence, `keys` in all."""
     size, lanes, _ = CACHES[cache]
     heads = keys * model.kv / 128
-    return way.start(card) + max(way.read(card, heads * size, way.cache_ring), compute(card, 0, heads * lanes))
+    return way.start(card) + max(way.read(card, heads * size), compute(card, 0, heads * lanes))
 
 
 def decode(card, model, kind, rows, keys=KEYS, way=TODAY):
@@ -327,8 +326,7 @@ def changes_tables():
     for name, more in (("64 rows by `qwgmma.cuh`, launches not dependent", {"many_from": 33, "dependent": False}),
                        ("by `qdecode.cuh`", {"many_from": 129}),
                        ("as it is: and dependent launches", {"dependent": True}), ("and bulk copies", {"bulk": True}),
-                       ("and activations once a multiprocessor", {"brings_once": True}),
-                       ("and a ring for caches", {"cache_ring": True})):
+                       ("and activations once a multiprocessor", {"brings_once": True})):
         way = dataclasses.replace(way, **more)
         rows.append((name, *(f"{best(*kind) / decode(H200, LLAMA7, *kind, KEYS, way):.2f}" for kind in kinds)))
     out = table(("decode of 7 B, shares", "q4_b64", "8 sequences", "64", "q8_0", "f16"), rows)
