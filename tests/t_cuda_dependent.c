@@ -76,7 +76,7 @@ static int waits_of(FILE *f, const char *kernel, int line[8])
     return n;
 }
 
-/* Whether a run in which this wait is left out goes wrong. */
+/* Whether the driver finds fault with a run in which this wait is left out; else it is right. */
 static bool is_found(int line, const char *model, const char *want)
 {
     char path[512], shell[400], got[17];
@@ -84,14 +84,16 @@ static bool is_found(int line, const char *model, const char *want)
     snprintf(path, sizeof path, "%s/fault", work);
     FILE *f = fopen(path, "w");
     assert_non_null(f);
-    fprintf(f, "%d\n\t   griddepcontrol.wait;\n\t;\n", line);
+    fprintf(f, "%d\n\t   griddepcontrol.wait;\n\n", line);
     fclose(f);
     snprintf(shell, sizeof shell, "%s --devices cuda:0", model);
-    const int rc = bench("SOFT_GPU_CAPABILITY=9.0 SOFT_GPU_PLANT=fault", shell, got, NULL, NULL, &said);
+    bench("SOFT_GPU_CAPABILITY=9.0 SOFT_GPU_PLANT=fault", shell, got, NULL, NULL, &said);
     if (!strstr(buf_cstr(&said), "planted in line"))
         fail_msg("nothing was planted in line %d: %s", line, buf_cstr(&said));
+    const bool found = strstr(buf_cstr(&said), "a race: it ") || strstr(buf_cstr(&said), "ends and has not waited");
+    if (!found) assert_string_equal(got, want);
     buf_free(&said);
-    return rc || strcmp(got, want);
+    return found;
 }
 
 /* Of a kernel with several waits, for rows that there are and for others, each model comes to one. */
@@ -104,12 +106,11 @@ static void kernels_that_do_not_wait_are_found(void **unused)
     } rows[] = {{"cuda_qdecode_4_B64_BASE_8(", DENSE},
                 {"cuda_rows(", DENSE},
                 {"cuda_heads(", DENSE},
-                {"cuda_attn_i16(", DENSE},
+                {"cuda_attn_few_i16(", DENSE},
                 {"cuda_attn_f32(", FLOATS},
                 {"cuda_fmat_f16_8(", FLOATS},
                 {"cuda_route(", EXPERTS},
-                {"cuda_conv(", SLOTS},
-                {"cuda_embed(", SLOTS}};
+                {"cuda_conv(", SLOTS}};
     char folder[1024], path[1100], shell[400], want[MODELS][17];
     buf said = {0};
     gpu_folder(folder);
