@@ -170,7 +170,7 @@ endef
 $(foreach arch,$(CUDA_PTX) compute_90a,$(eval $(call ptx,$(arch))))
 # Beside machine code lies what ptxas says of registers, which t_cuda_budget judges. For 9.0 and later instructions of
 # dependent launches are no comments (cuda/dependent.cuh).
-DEPENDENT := -e 's|// griddep|griddep|' -e 's|^.target sm_80|.target sm_90|'
+DEPENDENT := -e 's|// griddep|griddep|' -e 's|^.target sm_8.|.target sm_90|'
 define cubin
 $(BUILD)/gen/$(2).$(1).cubin: $(BUILD)/gen/$(2).$(3).ptx
 	$$(call say,PTXAS,$$@)
