@@ -6,10 +6,10 @@
 #include "cuda/cuda_state.h"
 
 /* SHARED_MAX: bytes of dynamic shared memory that every device gives without a request; SHARED_OWN: the maximum of a
- * kernel's static shared memory, which is no part of what it can request. BLOCKS: the number of blocks
- * that keeps a large device busy. SPLITS: the maximum number of blocks that share the keys of a row. FEW_ROWS: the
- * maximum number of rows at which a block has 8 units, those of one tensor instruction. SEQUENCES: the maximum number
- * of blocks of rows that are added because a sequence may begin within a block. */
+ * kernel's static shared memory, which reduces the dynamic shared memory that the kernel can request. BLOCKS: the
+ * number of blocks that keeps a large device busy. SPLITS: the maximum number of blocks that share the keys of a row.
+ * FEW_ROWS: the maximum number of rows at which a block has 8 units, those of one tensor instruction. SEQUENCES: the
+ * maximum number of blocks of rows that are added because a sequence may begin within a block. */
 enum { SHARED_MAX = 44 << 10, SHARED_OWN = 2048, BLOCKS = 264, SPLITS = 32, FEW_ROWS = 64, SEQUENCES = 256 };
 
 static int64_t ring_most(const cuda_kernels *k) { return k->shared_optin - SHARED_OWN; }

@@ -122,7 +122,7 @@ static inline CUresult gpu_go(const char *kernel, unsigned blocks, unsigned thre
     const CUresult r = gpu.cuModuleGetFunction(&f, gpu.kernels, kernel);
     return r ? r : gpu.launch(f, blocks, 1, 1, threads, 1, 1, shared, s, params, NULL);
 }
-/* The same of one block, with leave to begin while the kernel before runs. */
+/* Launches a kernel of one block, which may begin before the previous kernel has ended. */
 static inline CUresult gpu_go_early(const char *kernel, unsigned threads, CUstream s, void **params)
 {
     CUfunction f;

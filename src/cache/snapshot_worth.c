@@ -128,7 +128,7 @@ static void look_at_coming(const prefix_tree *t, snapshot_note *s, const cache_t
     for (int32_t i = 0; i < t->pool[t->slots]->total; i++)
         if (note[i].writer == text && note[i].to < to && note[i].to > s->before) s->prev = i, s->before = note[i].to;
     s->used = t->log->texts;
-    s->lost = false; /* the text itself holds what it needs */
+    s->lost = false; /* the text holds the pages between the two */
     if (parts_there(t, text, to)) s->after = 2;
 }
 

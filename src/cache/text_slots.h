@@ -5,9 +5,9 @@
  * another slot, which nobody writes again: a snapshot. So it costs no copy. It is due there while slots are free, and
  * then where it is worth more than another one (snapshot_worth.h), which may be one that a step under way writes: that
  * one is never found. It gets a node when the step has been collected (prefix_tree.h); whoever finds it reads it in the
- * next step, and writes a slot of its own. Until that step is sent the text holds it: what is given back then is
- * overwritten by later steps only. A step holds what it writes, too. Choices go on from the slot after the prompt in
- * the same way.
+ * next step, and writes a slot of its own. The text holds the snapshot until that step is sent: only later steps
+ * overwrite a slot that is given back then. A step also holds the slot that it writes. Choices go on from the slot
+ * after the prompt in the same way.
  *
  * Rows that may turn out to be wrong, as those of guesses, a slot keeps apart (step.h): those that hold count in the
  * next step, which does not compute them again.

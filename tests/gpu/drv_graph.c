@@ -61,7 +61,7 @@ CUresult capture_add(stream *s, op *o)
     if (c->broken) return op_free(o), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     for (int i = 0; o->depends && i < s->n_tail; i++) {
         if (c->nodes[s->tail[i]].o->kind == OP_KERNEL && drv_set.version >= DEPENDENT_GRAPHS) continue;
-        drv_say("a graph in which a kernel depends on what is no kernel, or of a driver before 12.3");
+        drv_say("a captured kernel depends on a node that is no kernel, or the driver is older than 12.3");
         return op_free(o), CUDA_ERROR_INVALID_VALUE;
     }
     node *n = GROW(c->nodes, c->n_node);

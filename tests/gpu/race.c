@@ -408,17 +408,22 @@ static void report(warp *w, int l, const record *r, bool wrote, int touch)
                   wrote ? "wrote" : "read", r->line);
 }
 
-/* Whether what another launch did is over since before this one began, or one that the lane has heard of; or of an
- * earlier launch of its number. */
+/* Whether the other launch of a record had ended at time `past`, or was an earlier launch of the same number. */
+static inline bool ended_before(const race_launch *rl, const record *r, uint32_t past)
+{
+    if (!rl->beside || !r->block || r->time < lives[r->launch].began) return true;
+    return lives[r->launch].ended && lives[r->launch].ended < past;
+}
+
+/* The same at the time when this launch began, or when the last one ended of which the lane has heard. */
 static bool was_before(const warp *w, int l, const record *r)
 {
     const race_launch *rl = w->block->of->race;
     const race_warp *rw = of_warp(w);
     uint32_t past = rl->began;
-    if (!rl->beside || !r->block || r->time < lives[r->launch].began) return true;
     if (past < rw->all.past) past = rw->all.past;
     if (rw->own[l] && past < rw->own[l]->past) past = rw->own[l]->past;
-    return lives[r->launch].ended && lives[r->launch].ended < past;
+    return ended_before(rl, r, past);
 }
 
 static inline bool ordered(const warp *w, int l, const gpu_shadow *s, const record *r, record me)
@@ -458,8 +463,7 @@ static bool is_constant(const warp *w, const record *r)
 {
     const race_launch *rl = w->block->of->race;
     if (r->launch == rl->number) return r->time < rl->began;
-    if (!rl->beside || !r->block || r->time < lives[r->launch].began) return true;
-    return lives[r->launch].ended && lives[r->launch].ended < rl->began;
+    return ended_before(rl, r, rl->began);
 }
 
 /* False after a fault. */
