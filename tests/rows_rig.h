@@ -23,19 +23,22 @@ static inline size_t read_ids(const json *list, int32_t *to, size_t cap)
     return n;
 }
 
-/* How many models are in a folder of them, none of which has faults. */
+static inline int is_model(const struct dirent *f) { return f->d_name[0] != '.' && strcmp(f->d_name, "README.md"); }
+
+/* How many models are in a folder of them, none of which has faults; by name, so that turns are the same anywhere. */
 static inline int check_models(const char *root, int (*faults)(const char *folder, const char *name, int turn))
 {
     int wrong = 0, turn = 0;
     char folder[400];
-    DIR *d = opendir(root);
-    assert_non_null(d);
-    for (const struct dirent *f; (f = readdir(d));) {
-        if (strchr(f->d_name, '.')) continue;
-        snprintf(folder, sizeof folder, "%s/%s", root, f->d_name);
-        wrong += faults(folder, f->d_name, turn++);
+    struct dirent **list;
+    const int n = scandir(root, &list, is_model, alphasort);
+    assert_true(n > 0);
+    for (; turn < n; turn++) {
+        snprintf(folder, sizeof folder, "%s/%s", root, list[turn]->d_name);
+        wrong += faults(folder, list[turn]->d_name, turn);
+        free(list[turn]);
     }
-    closedir(d);
+    free(list);
     assert_int_equal(wrong, 0);
     return turn;
 }

@@ -61,7 +61,9 @@ static void as_on_the_cpu(void **unused)
         snprintf(folder, sizeof folder, "%s/%s", vectors, rows[i].model);
         const inputs x = inputs_read(folder);
         const int before = compared;
-        wrong += compare(folder, &x, rows[i].kv, rows[i].weights, &rows[i].how, 1);
+        way how = rows[i].how;
+        how.brief = i % 3 > 0;
+        wrong += compare(folder, &x, rows[i].kv, rows[i].weights, &how, 1);
         if (compared != before + 1) fail_msg("%s was not computed on %s", folder, rows[i].how.devices);
     }
     assert_int_equal(wrong, 0);

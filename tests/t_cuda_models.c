@@ -25,7 +25,7 @@ static int compare_folder(const char *folder, const char *name, int turn)
     if (only ? strcmp(only, name) : !cuda_takes_case(turn, ONE_IN) || mine % SHARES != share) return 0;
     const inputs x = inputs_read(folder);
     turn /= SHARES;
-    const way how = {"cuda:0", 1 + turn / 3 % 2, chunks[turn / 2 % 5]};
+    const way how = {"cuda:0", 1 + turn / 3 % 2, chunks[turn / 2 % 5], .brief = turn % 4 > 0};
     return compare(folder, &x, kinds[turn % KINDS], types[turn % TYPES], &how, 1);
 }
 

@@ -39,6 +39,7 @@ static uint8_t *global_at(warp *w, int l, uint64_t at, unsigned bytes, int touch
 
 /* A piece of memory in which the lanes of an instruction may lie side by side. */
 typedef struct region {
+    const char *name;
     uint64_t at, size;  /* as the addresses of the instruction say */
     uint8_t *host;      /* of lane 0 */
     size_t step;        /* from one lane's memory to the next one's */
@@ -46,18 +47,25 @@ typedef struct region {
     gpu_shadow *shadow; /* NULL: no two threads share it */
 } region;
 
-/* The region of shared or local memory that an address of the space is in; false where it is in neither. */
+/* The region of shared memory, local memory or parameters that an address of the space is in; false where it is in none
+ * of these. */
 static bool region_near(const warp *w, ptx_space space, uint64_t at, region *r)
 {
     const uint64_t window = at & ~WINDOW_OFFSET;
     const block *b = w->block;
     if ((space == SPACE_SHARED && !window) || (space == SPACE_GENERIC && window == WINDOW_SHARED)) {
-        *r = (region){window | SHARED_START, b->shared_bytes, b->shared, 0, false, b->shadow};
+        *r = (region){"shared", window | SHARED_START, b->shared_bytes, b->shared, 0, false, b->shadow};
         return true;
     }
     if (space == SPACE_LOCAL || ((space == SPACE_GENERIC || space == SPACE_PARAM) && window == WINDOW_LOCAL)) {
         const uint64_t size = (uint64_t)w->local_bytes;
-        *r = (region){window | LOCAL_START, size, w->local, size, true, NULL};
+        *r = (region){"local", window | LOCAL_START, size, w->local, size, true, NULL};
+        return true;
+    }
+    if (space != SPACE_SHARED && window == WINDOW_PARAM) {
+        const launch *of = b->of;
+        const uint64_t size = (uint64_t)of->p->m->function[of->function].param_bytes;
+        *r = (region){"parameter", window, size, (uint8_t *)of->params, 0, false, NULL};
         return true;
     }
     return false;
@@ -73,8 +81,8 @@ uint8_t *access_at(warp *w, int l, ptx_space space, uint64_t at, unsigned bytes,
     }
     if (region_near(w, space, at, &r)) {
         const uint64_t offset = at - r.at;
-        if (at < r.at || bytes > r.size || offset > r.size - bytes)
-            return outside(w, l, r.of_lane ? "local" : "shared", at, bytes, touch);
+        if (at < r.at || bytes > r.size || offset > r.size - bytes || (r.at == WINDOW_PARAM && touch & TOUCH_WRITE))
+            return outside(w, l, r.name, at, bytes, touch);
         if (race_on() && r.shadow) race_touch(w, l, r.shadow, offset, bytes, touch & ~TOUCH_ASYNC);
         if (!r.of_lane && w->block->proxy && touch & TOUCH_WRITE) {
             if (touch & TOUCH_ASYNC) proxy_copy(w->block, offset, bytes);
@@ -83,13 +91,6 @@ uint8_t *access_at(warp *w, int l, ptx_space space, uint64_t at, unsigned bytes,
         return r.host + r.step * (size_t)l + offset;
     }
     if (space == SPACE_SHARED) return outside(w, l, "shared", at, bytes, touch);
-    if ((at & ~WINDOW_OFFSET) == WINDOW_PARAM) {
-        const uint64_t size = (uint64_t)w->block->of->p->m->function[w->block->of->function].param_bytes,
-                       offset = at & WINDOW_OFFSET;
-        if (touch & TOUCH_WRITE || bytes > size || offset > size - bytes)
-            return outside(w, l, "parameter", at, bytes, touch);
-        return w->block->of->params + offset;
-    }
     return global_at(w, l, at, bytes, touch);
 }
 
@@ -107,10 +108,11 @@ static uint32_t in_region(const region *r, uint32_t mask, const uint64_t at[LANE
 /* Where the first lane is, or where this instruction touched last. */
 static bool region_likely(const warp *w, ptx_space space, uint64_t at, int touch, region *r)
 {
-    if (region_near(w, space, at, r)) return r->of_lane || !w->block->proxy || !(touch & TOUCH_WRITE);
+    if (region_near(w, space, at, r))
+        return r->of_lane || !(touch & TOUCH_WRITE) || (r->at != WINDOW_PARAM && !w->block->proxy);
     const gpu_range *near = space <= SPACE_CONST ? *near_of(w) : NULL;
     if (!near || near->freed) return false;
-    *r = (region){near->at, near->size, near->host, 0, false, near->shadow};
+    *r = (region){"global", near->at, near->size, near->host, 0, false, near->shadow};
     return true;
 }
 
