@@ -139,14 +139,16 @@ static void families_go_to_gguf(void **unused)
     assert_int_equal(wrong, 0);
 }
 
-static table logits_with(const char *lines, const expected *x)
+/* Of a committed model whose spec is base with further lines. */
+static table logits_with(const char *name, const char *base, const char *lines, const expected *x)
 {
-    char folder[4096];
+    char relative[100], folder[4096];
     const char *path = temp_path("family.ini");
-    assert_non_null(realpath("tests/vectors/models/neox", folder));
+    snprintf(relative, sizeof relative, "%s/%s", vectors, name);
+    assert_non_null(realpath(relative, folder));
     FILE *f = fopen(path, "w");
     assert_non_null(f);
-    fprintf(f, "[model]\nbase = gpt_neox\npath = %s\n%s", folder, lines);
+    fprintf(f, "[model]\nbase = %s\npath = %s\n%s", base, folder, lines);
     fclose(f);
     table t = logits_of(open_model((engine_options){.spec = path, .threads = 1}), x);
     unlink(path);
@@ -159,8 +161,9 @@ static void none_rotate(void **unused)
     (void)unused;
     expected x = {0};
     expected_read(&x, "tests/vectors/models/neox");
-    table plain = logits_with("", &x), none = logits_with("[config]\nrope_dims = 0\n", &x),
-          off = logits_with("[network]\nattn = rope = none\n", &x);
+    table plain = logits_with("neox", "gpt_neox", "", &x),
+          none = logits_with("neox", "gpt_neox", "[config]\nrope_dims = 0\n", &x),
+          off = logits_with("neox", "gpt_neox", "[network]\nattn = rope = none\n", &x);
     assert_true(same_bits(&none, &off) && !same_bits(&none, &plain));
     free(plain.at);
     free(none.at);
@@ -168,9 +171,40 @@ static void none_rotate(void **unused)
     json_free(x.file);
 }
 
+/* A factor or a limit of 0 in config.json is one that is next to 0, not one that is absent. */
+static void zero_is_a_value(void **unused)
+{
+    (void)unused;
+    static const char *const rows[][3] = {
+        /* model, spec, key */
+        {"granite", "granite", "attention_multiplier"},
+        {"granite-hybrid", "granitemoehybrid", "attention_multiplier"},
+        {"hyperclovax", "hyperclovax", "attention_multiplier"},
+        {"falcon-h1", "falcon_h1", "key_multiplier"},
+        {"gpt-oss", "gpt_oss", "swiglu_limit"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char folder[100], lines[2][100];
+        expected x = {0};
+        snprintf(folder, sizeof folder, "%s/%s", vectors, rows[i][0]);
+        expected_read(&x, folder);
+        snprintf(lines[0], sizeof lines[0], "[config]\n%s = %s\n", rows[i][2], "0");
+        snprintf(lines[1], sizeof lines[1], "[config]\n%s = %s\n", rows[i][2], "1e-30");
+        table zero = logits_with(rows[i][0], rows[i][1], lines[0], &x),
+              next = logits_with(rows[i][0], rows[i][1], lines[1], &x),
+              plain = logits_with(rows[i][0], rows[i][1], "", &x);
+        if (!same_bits(&zero, &next) || same_bits(&zero, &plain)) fail_msg("%s", rows[i][0]);
+        free(zero.at);
+        free(next.at);
+        free(plain.at);
+        json_free(x.file);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_families), cmocka_unit_test(families_go_to_gguf),
-                                       cmocka_unit_test(value_heads_are_tiled_in_gguf), cmocka_unit_test(none_rotate)};
+                                       cmocka_unit_test(value_heads_are_tiled_in_gguf), cmocka_unit_test(none_rotate),
+                                       cmocka_unit_test(zero_is_a_value)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
