@@ -230,7 +230,7 @@ static inline void cuda_note_rows(cuda_queue *q, const step *st)
 }
 /* Where the next thing begins in memory in which things lie one after another. */
 static inline uint64_t cuda_aligned(uint64_t n) { return (n + 255) / 256 * 256; }
-/* Kernels of the image "definitions", "fast", "prefill" or "wgmma" that suit the device best (cuda_image.c). */
+/* The image of cuda/NAME.cu that suits the device best (cuda_image.c). */
 int cuda_load_image(cuda_queue *q, const char *name, cu_module *to, err *e);
 bool cuda_has_image(int capability); /* whether kernels run on such a device */
 int cuda_find(cuda_queue *q, cu_module image, const char *name, cu_function *to, err *e); /* a kernel of an image */

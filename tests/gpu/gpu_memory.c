@@ -59,13 +59,16 @@ static gpu_range *add(gpu_range r)
     return kept;
 }
 
+/* A chunk of poison, which takes memory once; -1 where the process may not write files of that size (ulimit -f). */
 static int poison_file(void)
 {
     static int file = -1;
-    if (file >= 0) return file;
+    static bool tried;
+    if (tried) return file;
+    tried = true;
     file = memfd_create("poison", MFD_CLOEXEC);
     uint8_t *p = file < 0 || ftruncate(file, CHUNK) ? MAP_FAILED : mmap(NULL, CHUNK, PROT_WRITE, MAP_SHARED, file, 0);
-    if (p == MAP_FAILED) abort();
+    if (p == MAP_FAILED) return file = -1;
     memset(p, GPU_POISON, CHUNK);
     munmap(p, CHUNK);
     return file;
@@ -76,7 +79,7 @@ gpu_range *gpu_range_new(int device, size_t size)
     const size_t mapped = (GUARD + size + GUARD + 4095) / 4096 * 4096;
     uint8_t *base = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) return NULL;
-    if (size < CHUNK) {
+    if (size < CHUNK || poison_file() < 0) {
         memset(base, GPU_POISON, GUARD + size);
     } else {
         for (size_t at = 0; at < mapped; at += CHUNK) {
