@@ -63,21 +63,17 @@ CUDA_PTX     := compute_80
 ifneq ($(CUDA),0)
 INCLUDE += -DHAVE_CUDA
 CUDA_SRC    := $(wildcard cuda/*.c)
-CUDA_IMAGES := $(foreach i,definitions fast prefill join, \
+CUDA_IMAGES := $(foreach i,definitions fast prefill join wide, \
   $(addprefix $(BUILD)/gen/$i.,$(CUDA_KINDS:%=%.cubin) $(CUDA_PTX:%=%.ptx)))
-# As PTX alone, for a smaller executable: who asks for cuBLAS waits once until the driver has compiled it. Tests judge
-# its machine code all the same.
-CUDA_IMAGES += $(BUILD)/gen/wide.$(CUDA_PTX).ptx
-CUDA_JUDGED := $(CUDA_KINDS:%=$(BUILD)/gen/wide.%.cubin)
 # Of capability 9.0 alone.
 CUDA_IMAGES += $(addprefix $(BUILD)/gen/wgmma.,$(patsubst %,%.cubin,$(filter sm_90a,$(CUDA_KINDS))) compute_90a.ptx)
-LDLIBS += -lz
+LDLIBS += -llzma
 endif
 
 SRC   := $(filter-out src/app/main.c $(OTHER_ISAS:%=cpu/simd/\%_%.c),\
   $(wildcard src/*/*.c cpu/*.c cpu/*/*.c models/*.c models/*/*.c)) $(CUDA_SRC)
 OBJ   := $(SRC:%.c=$(BUILD)/obj/%.o)
-SPECS := $(wildcard specs/*.ini specs/*.gguf src/serve/page/*) $(CUDA_IMAGES:%=%.gz)
+SPECS := $(wildcard specs/*.ini specs/*.gguf src/serve/page/*) $(CUDA_IMAGES:%=%.xz)
 TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/t_*.c))
 FAKE  := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/fake/*.c))
 SOFT_GPU := $(wildcard tests/gpu/*.c)
@@ -184,8 +180,8 @@ $(BUILD)/gen/$(2).$(1).cubin: $(BUILD)/gen/$(2).$(3).ptx
 endef
 $(foreach arch,$(CUDA_KINDS),$(eval $(call cubin,$(arch),%,$(CUDA_PTX))))
 $(eval $(call cubin,sm_90a,wgmma,compute_90a))
-$(BUILD)/gen/%.gz: $(BUILD)/gen/%
-	$(Q)gzip -9nc $< >$@.new && mv $@.new $@
+$(BUILD)/gen/%.xz: $(BUILD)/gen/%
+	$(Q)xz --lzma2=preset=9e,dict=16MiB -T1 -c $< >$@.new && mv $@.new $@
 
 # Specs, the built-in model and the web page travel inside the executable.
 $(BUILD)/gen/embed: tools/embed_files.c
@@ -230,7 +226,6 @@ $(STANDINS): cuda/cuda_driver.h $(BUILD)/gpu/libcuda.so.1
 GPU_TESTS = $(filter $(BUILD)/tests/t_gpu_% $(BUILD)/tests/t_cuda_%,$(TESTS))
 $(GPU_TESTS): $(BUILD)/gpu/libcuda.so.1 $(if $(filter-out 0,$(CUDA)),$(STANDINS))
 $(BUILD)/tests/t_cuda_launches: $(BUILD)/make_llama
-$(BUILD)/tests/t_cuda_budget: $(CUDA_JUDGED)
 
 GPU_KIT := t_gpu_forms t_cuda_models t_plan_devices
 

@@ -30,7 +30,7 @@ bool cuda_has_image(int capability)
     return find_image("definitions", capability, &most) != NULL;
 }
 
-/* The release stands in the PTX, whose name has the kind that it is for: "definitions.compute_80.ptx.gz". */
+/* The release stands in the PTX, whose name has the kind that it is for: "definitions.compute_80.ptx.xz". */
 void cuda_tell_build(char *to, size_t n)
 {
     static const char image[] = "definitions.", before[] = "release ";

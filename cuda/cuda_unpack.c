@@ -3,26 +3,42 @@
 
 #include "base/mem.h"
 
-#include <zlib.h>
+#include <lzma.h>
+
+/* Of an image, of its index, of decoding. */
+enum { BYTES_MOST = 256 << 20, INDEX_MOST = 1 << 20, MEMORY_MOST = 64 << 20 };
+
+/* How many bytes a file of xz unpacks to: its index says it, whose size stands in the last 12 bytes. 0: it is no such
+ * file. */
+static uint64_t unpacked_bytes(span packed)
+{
+    lzma_stream_flags last;
+    lzma_index *index = NULL;
+    uint64_t most = INDEX_MOST, bytes = 0;
+    if (packed.n < 2 * LZMA_STREAM_HEADER_SIZE) return 0;
+    const size_t end = packed.n - LZMA_STREAM_HEADER_SIZE;
+    if (lzma_stream_footer_decode(&last, packed.p + end) != LZMA_OK || last.backward_size > end) return 0;
+    size_t at = end - (size_t)last.backward_size;
+    if (lzma_index_buffer_decode(&index, &most, NULL, packed.p, &at, end) == LZMA_OK)
+        bytes = lzma_index_uncompressed_size(index);
+    lzma_index_end(index, NULL);
+    return bytes;
+}
 
 int cuda_unpack(span packed, char **out, err *e)
 {
-    cursor c = cursor_of(packed);
-    cursor_take(&c, packed.n < 4 ? 0 : packed.n - 4);
-    const uint32_t bytes = cursor_u32(&c); /* gzip's last word: how long the contents are */
-    char *to = mem_array(bytes + 1ull, 1);
+    const uint64_t bytes = unpacked_bytes(packed);
+    uint64_t most = MEMORY_MOST;
+    size_t from = 0, to = 0;
     *out = NULL;
-    if (!to) return err_memory(e, "kernels for the device");
-    z_stream z = {
-        .next_in = (Bytef *)packed.p, .avail_in = (uInt)packed.n, .next_out = (Bytef *)to, .avail_out = bytes};
-    const bool opened = inflateInit2(&z, 16 + MAX_WBITS) == Z_OK; /* 16: gzip's own head and checksum */
-    const bool whole = opened && inflate(&z, Z_FINISH) == Z_STREAM_END && z.total_out == bytes;
-    if (opened) inflateEnd(&z);
-    if (!whole) {
-        mem_free(to);
+    char *image = bytes && bytes <= BYTES_MOST ? mem_array(bytes + 1, 1) : NULL;
+    if (!image && bytes && bytes <= BYTES_MOST) return err_memory(e, "kernels for the device");
+    if (!image || lzma_stream_buffer_decode(&most, 0, NULL, packed.p, &from, packed.n, (uint8_t *)image, &to, bytes) ||
+        to != bytes) {
+        mem_free(image);
         return err_set(e, ERR_FORMAT, "kernels in this executable are damaged: build it again");
     }
-    to[bytes] = 0;
-    *out = to;
+    image[bytes] = 0;
+    *out = image;
     return OK;
 }

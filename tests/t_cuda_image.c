@@ -6,23 +6,23 @@
 static void each_device_has_its_image(void **unused)
 {
     (void)unused;
-    static const char *const all[] = {"sm_80.cubin.gz",    "sm_86.cubin.gz",    "sm_89.cubin.gz",  "sm_90a.cubin.gz",
-                                      "sm_100.cubin.gz",   "sm_103.cubin.gz",   "sm_120.cubin.gz", "sm_200.fatbin.gz",
-                                      "compute_80.ptx.gz", "compute_90a.ptx.gz"};
+    static const char *const all[] = {"sm_80.cubin.xz",    "sm_86.cubin.xz",    "sm_89.cubin.xz",  "sm_90a.cubin.xz",
+                                      "sm_100.cubin.xz",   "sm_103.cubin.xz",   "sm_120.cubin.xz", "sm_200.fatbin.xz",
+                                      "compute_80.ptx.xz", "compute_90a.ptx.xz"};
     static const struct {
         int capability;
         const char *first, *second; /* the best one; what a driver gets that refuses it */
     } device[] = {{75, NULL, NULL},
-                  {80, "sm_80.cubin.gz", "compute_80.ptx.gz"},
-                  {86, "sm_86.cubin.gz", "sm_80.cubin.gz"},
-                  {87, "sm_86.cubin.gz", "sm_80.cubin.gz"},
-                  {89, "sm_89.cubin.gz", "sm_86.cubin.gz"},
-                  {90, "sm_90a.cubin.gz", "compute_90a.ptx.gz"},
-                  {100, "sm_100.cubin.gz", "compute_80.ptx.gz"},
-                  {103, "sm_103.cubin.gz", "sm_100.cubin.gz"},
-                  {110, "compute_80.ptx.gz", NULL},
-                  {120, "sm_120.cubin.gz", "compute_80.ptx.gz"},
-                  {121, "sm_120.cubin.gz", "compute_80.ptx.gz"}};
+                  {80, "sm_80.cubin.xz", "compute_80.ptx.xz"},
+                  {86, "sm_86.cubin.xz", "sm_80.cubin.xz"},
+                  {87, "sm_86.cubin.xz", "sm_80.cubin.xz"},
+                  {89, "sm_89.cubin.xz", "sm_86.cubin.xz"},
+                  {90, "sm_90a.cubin.xz", "compute_90a.ptx.xz"},
+                  {100, "sm_100.cubin.xz", "compute_80.ptx.xz"},
+                  {103, "sm_103.cubin.xz", "sm_100.cubin.xz"},
+                  {110, "compute_80.ptx.xz", NULL},
+                  {120, "sm_120.cubin.xz", "compute_80.ptx.xz"},
+                  {121, "sm_120.cubin.xz", "compute_80.ptx.xz"}};
     for (size_t d = 0; d < sizeof device / sizeof *device; d++) {
         const char *best = NULL, *next = NULL;
         int first = 0, second = 0;

@@ -4,8 +4,8 @@
 # OS_RELEASE names another file than /etc/os-release; DRY_RUN=1 prints the command instead of running it.
 set -eu
 CC=${CC:-cc}
-headers="cjson/cJSON.h ini.h microhttpd.h gnutls/gnutls.h pcre2.h utf8proc.h zlib.h"
-tools="${CC%% *} make git python3 curl"
+headers="cjson/cJSON.h ini.h microhttpd.h gnutls/gnutls.h pcre2.h utf8proc.h lzma.h"
+tools="${CC%% *} make git python3 curl xz"
 
 # The words of "$1" that the compiler cannot include, then those of "$2" that are no programs.
 lacking() {
@@ -37,17 +37,17 @@ for system in $ID $ID_LIKE; do
     case $system in
     debian | ubuntu)
         install="apt-get install -y -q --no-install-recommends gcc libc6-dev make git python3 curl libmicrohttpd-dev \
-libcjson-dev libinih-dev libgnutls28-dev libpcre2-dev libutf8proc-dev zlib1g-dev libedit-dev \
+libcjson-dev libinih-dev libgnutls28-dev libpcre2-dev libutf8proc-dev liblzma-dev xz-utils libedit-dev \
 libcmocka-dev" ;;
     fedora)
         install="dnf install -y gcc make git python3 curl libmicrohttpd-devel cjson-devel inih-devel gnutls-devel \
-pcre2-devel utf8proc-devel zlib-devel libedit-devel libcmocka-devel" ;;
+pcre2-devel utf8proc-devel xz-devel xz libedit-devel libcmocka-devel" ;;
     arch)
         install="pacman -S --needed --noconfirm gcc make git python curl libmicrohttpd cjson libinih gnutls pcre2 \
-utf8proc zlib libedit cmocka" ;;
+utf8proc xz libedit cmocka" ;;
     alpine)
         install="apk add build-base linux-headers git python3 curl libmicrohttpd-dev cjson-dev inih-dev gnutls-dev \
-pcre2-dev utf8proc-dev zlib-dev libedit-dev cmocka-dev" ;;
+pcre2-dev utf8proc-dev xz-dev xz libedit-dev cmocka-dev" ;;
     *) continue ;;
     esac
     break
