@@ -171,7 +171,7 @@ static void none_rotate(void **unused)
     json_free(x.file);
 }
 
-/* A factor or a limit of 0 in config.json is one that is next to 0, not one that is absent. */
+/* A factor, a limit or a cap of 0 in config.json is one that is next to 0, not one that is absent. */
 static void zero_is_a_value(void **unused)
 {
     (void)unused;
@@ -182,6 +182,9 @@ static void zero_is_a_value(void **unused)
         {"hyperclovax", "hyperclovax", "attention_multiplier"},
         {"falcon-h1", "falcon_h1", "key_multiplier"},
         {"gpt-oss", "gpt_oss", "swiglu_limit"},
+        {"gemma2", "gemma2", "attn_logit_softcapping"},
+        {"gemma2", "gemma2", "final_logit_softcapping"},
+        {"gemma4", "gemma4", "final_logit_softcapping"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char folder[100], lines[2][100];
