@@ -182,6 +182,8 @@ static void zero_is_a_value(void **unused)
         {"hyperclovax", "hyperclovax", "attention_multiplier"},
         {"falcon-h1", "falcon_h1", "key_multiplier"},
         {"gpt-oss", "gpt_oss", "swiglu_limit"},
+        {"olmo-clip", "olmo", "clip_qkv"},
+        {"olmoe-clip", "olmoe", "clip_qkv"},
         {"gemma2", "gemma2", "attn_logit_softcapping"},
         {"gemma2", "gemma2", "final_logit_softcapping"},
         {"gemma4", "gemma4", "final_logit_softcapping"},
