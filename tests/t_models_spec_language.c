@@ -314,6 +314,10 @@ static void refusals(void **unused)
          "t.ini: [layer a] needs a key `where` that says for which layers it is"},
         {"[model]\nbase = llama\n[layer a]\nwhere = i\nepps = 1\n",
          "t.ini:5: [layer a] epps: neither a slot of [network] nor a name of [config]: did you mean 'eps'?"},
+        {"[config]\nrope_dims = rotary_dim | 0\n",
+         "t.ini:2: rope_dims: 0 says that no dimension rotates (it said all before): end with -1 for all, or leave it "
+         "out"},
+        {"[config]\nrope_dims = 0\n", NULL},
         {"[config]\na = 1 +\n", "t.ini:2: a: expected a value at the end"},
         {"[config]\ni = 1\n", "t.ini:2: 'i' cannot be a name (letters, digits, '_'; not i or x)"},
         {"[config]\na-b = 1\n", "t.ini:2: 'a-b' cannot be a name (letters, digits, '_'; not i or x)"},

@@ -50,6 +50,13 @@ static bool is_expression(const spec_row *r)
                                                    strcmp(r->key, "start") == 0 || strcmp(r->key, "wrap") == 0);
 }
 
+/* a | b | 0: what was written where a file names no number. */
+static bool ends_in_zero(const expr *v)
+{
+    const expr *last = v->kind == EXPR_ELSE ? v->arg[v->n_arg - 1] : NULL;
+    return last && last->kind == EXPR_NUMBER && last->number == 0;
+}
+
 static int check_text(spec *s, spec_row *r, err *e)
 {
     char where[300];
@@ -63,7 +70,11 @@ static int check_text(spec *s, spec_row *r, err *e)
         return rc || sets_x ? rc : err_set(e, ERR_SPEC, "%s: no statement gives x: a layer would be its input", where);
     }
     if (!is_expression(r)) return OK;
-    return expr_parse(&r->value, &s->mem, r->text, where, e);
+    const int rc = expr_parse(&r->value, &s->mem, r->text, where, e);
+    if (rc || strcmp(r->key, "rope_dims") != 0 || !ends_in_zero(r->value)) return rc;
+    return err_set(e, ERR_SPEC,
+                   "%s: 0 says that no dimension rotates (it said all before): end with -1 for all, or leave it out",
+                   where);
 }
 
 static int check_name(const spec_row *r, err *e)
