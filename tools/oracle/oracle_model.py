@@ -75,11 +75,17 @@ def gain(name):
     return 3.0 if last in HEADS else 2.0 if last in FFN_IN else 1.5 if last in SCORES else 1.0
 
 
+def computed(model):
+    """Tables of sines that files leave out, by id: an engine computes them."""
+    left_out = getattr(model, "_keys_to_ignore_on_save", None) or ()
+    return {id(p) for name, p in model.named_parameters() if name in left_out}
+
+
 def redraw(model, case, seed, tied):
     """Draws every parameter anew. The kind of a parameter is that of the module that owns it."""
     g = torch.Generator().manual_seed(seed)
     draw = lambda p, mean, std: p.data.copy_(mean + std * torch.randn(p.shape, generator=g))
-    left = {id(p): n for n, p in model.named_parameters()}
+    left, tables = {id(p): n for n, p in model.named_parameters()}, computed(model)
     for name, module in model.named_modules():
         kind = type(module).__name__
         for part, b in module.named_buffers(recurse=False):
@@ -91,7 +97,7 @@ def redraw(model, case, seed, tied):
             if id(p) not in left:
                 continue
             del left[id(p)]
-            if "Sinusoidal" in kind:
+            if id(p) in tables:
                 continue
             if part == "weight" and name.endswith("relative_attention_bias"):
                 draw(p, 0.0, 1.0)
@@ -286,10 +292,9 @@ def tolerance(logits, f64_diff):
 
 
 def rounded(model, through):
-    """The model with every parameter replaced by `through(parameter)`, still computed in float32. Tables of sines stay
-    as they are: an engine computes them."""
+    """The model with every parameter replaced by `through(parameter)`, still computed in float32."""
     if through is not None:
-        tables = {id(p) for m in model.modules() if "Sinusoidal" in type(m).__name__ for p in m.parameters()}
+        tables = computed(model)
         stored = [p.data for p in model.parameters() if id(p) not in tables]
         for p in stored + [b for n, b in model.named_buffers() if n.endswith(("final_logits_bias", "layer_scalar"))]:
             p.copy_(through(p).float())
