@@ -327,6 +327,7 @@ oracle: all ## live comparison with transformers and the tokenizer libraries; PY
 	$(PYTHON) tools/oracle/oracle.py exports --binary $(BUILD)/inferflow
 	$(PYTHON) tools/oracle/oracle.py mutate --binary $(BUILD)/inferflow
 	$(PYTHON) tools/oracle/oracle.py minimal --binary $(BUILD)/inferflow
+	$(PYTHON) tools/oracle/oracle.py keys --binary $(BUILD)/inferflow
 	$(PYTHON) tools/oracle/oracle_tokenizers.py --binary $(BUILD)/inferflow
 	$(PYTHON) tools/oracle/oracle_tokenizers.py --binary $(BUILD)/inferflow --random 100 --count 100
 	$(PYTHON) tools/oracle/oracle_classes.py --binary $(BUILD)/inferflow

@@ -466,7 +466,7 @@ static void the_file_of_a_value_is_named(void **unused)
     snprintf(
         want, sizeof want,
         "%s: llama.ini:#: attn: attn.head_dim (llama.ini:#: head_dim = head_dim | gguf:attention.key_length | dim / "
-        "heads): '2.5' is not a whole number",
+        "heads): '2.5' is not a whole number (from head_dim)",
         config);
     add_llama(&m, 2);
     expect(&m, text, want);

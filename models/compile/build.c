@@ -44,7 +44,8 @@ int build_number(spec *s, config_eval *values, const char *key, int64_t otherwis
     if (v.kind == VALUE_NONE) return OK;
     if (v.kind != VALUE_NUMBER || !(v.number >= 0 && v.number <= POSITIONS_MAX) || v.number != floor(v.number))
         return err_set(e, ERR_SPEC, "%s: %s must be a whole number from 0 to %d", r ? r->where : s->file, key,
-                       POSITIONS_MAX);
+                       POSITIONS_MAX),
+               config_blame(values, key, OUTSIDE, e);
     *out = (int64_t)v.number;
     return OK;
 }

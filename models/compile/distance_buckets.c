@@ -9,7 +9,8 @@ const char *buckets_check(int n, int farthest, bool both_ways)
 {
     int side = both_ways ? n / 2 : n;
     if (side < 2 || (both_ways && n % 2)) return "the buckets must be two at least, on each side";
-    return farthest > side / 2 ? NULL : "the farthest distance has a bucket of its own";
+    return farthest > side / 2 ? NULL
+                               : "the farthest distance (relative_attention_max_distance) has a bucket of its own";
 }
 
 int bucket_of(int distance, int n, int farthest, bool both_ways)
@@ -26,7 +27,9 @@ int bucket_of(int distance, int n, int farthest, bool both_ways)
 const char *log_places_check(int n, int farthest)
 {
     if (n < 2) return "buckets must be two at least";
-    return farthest - 1 > n / 2 ? NULL : "farthest must be above buckets / 2 + 1";
+    return farthest - 1 > n / 2
+               ? NULL
+               : "farthest (max_relative_positions, max_position_embeddings) must be above buckets / 2 + 1";
 }
 
 int log_place_of(int distance, int n, int farthest)

@@ -45,12 +45,13 @@ static int set(const param *row, const value *v, void *into, const char *place, 
     return err_set(e, ERR_SPEC, "%s: a list or object does not fit here", place);
 }
 
-static bool is_given(const option_slot *o, const param *row)
+/* The option where a slot gives it; NULL where none does. */
+static const slot_option *given_as(const option_slot *o, const param *row)
 {
     for (int i = 0; i < o->n; i++)
         for (size_t k = 0; k < o->from[i]->n; k++)
-            if (strcmp(o->from[i]->options[k].key, row->key) == 0) return true;
-    return false;
+            if (strcmp(o->from[i]->options[k].key, row->key) == 0) return &o->from[i]->options[k];
+    return NULL;
 }
 
 static bool required(const param *row)
@@ -71,12 +72,14 @@ int option_fill(const option_slot *o, config_eval *values, const char *path, int
         if ((rc = option_value(o, values, row, layer, &v, &where, e))) return rc;
         char place[600];
         int at = snprintf(place, sizeof place, "%.300s: %.60s.%s", where, path, row->key);
-        const spec_row *name = is_given(o, row) ? NULL : config_definition(values, row->key, layer);
+        const slot_option *given = given_as(o, row);
+        const bool named = !given || strstr(given->text, row->key); /* attn = scale = 2 * scale */
+        const spec_row *name = named ? config_definition(values, row->key, layer) : NULL;
         if (name)
             snprintf(place + at, sizeof place - (size_t)at, " (%.100s: %s = %.120s)", name->where, name->key,
                      name->text);
         if (v.kind != VALUE_NONE) rc = set(row, &v, into, place, e);
-        else if (row->type == PARAM_WORD && is_given(o, row)) /* a misspelt word is a name without value */
+        else if (row->type == PARAM_WORD && given) /* a misspelt word is a name without value */
             rc = err_set(e, ERR_SPEC,
                          "%s has no value: it is one of %s, or a name that may be absent and then '| WORD'", place,
                          row->words);
@@ -85,6 +88,7 @@ int option_fill(const option_slot *o, config_eval *values, const char *path, int
                          "%s has no value: give it here or as a name in [config]; the model's configuration "
                          "has none of the keys that were asked for",
                          place);
+        if (rc && named) config_blame(values, row->key, layer, e);
         if (rc) return rc == ERR_USAGE && e ? (e->code = ERR_SPEC) : rc;
     }
     return OK;

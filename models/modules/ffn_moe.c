@@ -65,6 +65,15 @@ static bool route(builder *b, const call *c, builder_experts *by)
     const options *o = c->options;
     int used = (int)o->used;
     ref correction, scales;
+    const int64_t groups = o->groups > 1 ? o->groups : 1, of_group = o->experts / groups;
+    if (o->experts % groups || o->used > (groups > 1 ? o->groups_used : 1) * of_group)
+        return err_set(
+                   b->e, ERR_SPEC,
+                   "%s: %lld of %lld experts (num_experts_per_tok, num_experts) from %lld of %lld groups (topk_group, "
+                   "n_group): there are not so many",
+                   c->where, (long long)o->used, (long long)o->experts, (long long)o->groups_used,
+                   (long long)o->groups),
+               false;
     ref scores = builder_linear(b, c, "router", c->in[1] ? c->in[1] : c->in[0], o->experts,
                                 (linear_opt){.bias = o->router_bias, .keep_type = true});
     if (!scores || !builder_vector(b, c, "correction", o->correction, o->experts, &correction)) return false;

@@ -51,7 +51,10 @@ static int want_number(scope *c, const value *v, const char *what)
 
 static int result(scope *c, double v, value *out)
 {
-    if (!isfinite(v)) return refuse_expr(c, "the result is not a finite number", "");
+    const spec_row *of = c->values->n_open ? c->values->open[c->values->n_open - 1] : NULL;
+    if (!isfinite(v))
+        return refuse_expr(c, of ? "the result is not a finite number: " : "the result is not a finite number",
+                           of ? of->text : "");
     *out = number_of(v);
     return OK;
 }
@@ -192,6 +195,56 @@ static int eval_name(scope *c, const char *name, value *out)
     const json *j = source_node(values, name, &there, c, &rc);
     *out = value_of_json(j);
     return rc;
+}
+
+/* ---- where a value comes from */
+
+enum { BLAME_DEEP = 8 };
+
+typedef struct blame {
+    config_eval *values;
+    int layer;
+    char keys[160];
+} blame;
+
+static void blame_key(blame *b, const char *key)
+{
+    const size_t n = strlen(b->keys);
+    if (!strstr(b->keys, key)) snprintf(b->keys + n, sizeof b->keys - n, "%s%s", n ? ", " : "", key);
+}
+
+/* The keys that x names and the model's files have, also by way of names of [config]. */
+static void blame_expr(blame *b, const expr *x, int deep)
+{
+    for (size_t i = 0; i < x->n_arg && deep < BLAME_DEEP; i++) {
+        const size_t n = strlen(b->keys);
+        blame_expr(b, x->arg[i], deep + 1);
+        if (x->kind == EXPR_ELSE && strlen(b->keys) > n) break; /* the first that has a value */
+    }
+    if (x->kind != EXPR_NAME || deep == BLAME_DEEP) return;
+    const size_t n = strcspn(x->text, ".");
+    char head[128];
+    snprintf(head, sizeof head, "%.*s", (int)n, x->text);
+    const spec_row *r = strchr(x->text, ':') ? NULL : config_definition(b->values, head, b->layer);
+    bool there = false;
+    int rc = OK;
+    scope c = {.values = b->values, .layer = b->layer, .where = ""};
+    if (!r) source_node(b->values, x->text, &there, &c, &rc);
+    if (r && x->text[n]) blame_key(b, x->text + n + 1); /* a member of an object that the name chooses */
+    else if (there) blame_key(b, x->text);
+    else if (r && r->value && b->values->n_open < NAMES_DEEP) {
+        b->values->open[b->values->n_open++] = r; /* in its own definition the name is the one further out */
+        blame_expr(b, r->value, deep + 1);
+        b->values->n_open--;
+    }
+}
+
+int config_blame(config_eval *values, const char *name, int layer, err *e)
+{
+    blame b = {.values = values, .layer = layer};
+    const expr x = {.kind = EXPR_NAME, .text = name};
+    blame_expr(&b, &x, 0);
+    return *b.keys ? err_more(e, " (from %s)", b.keys) : e ? e->code : ERR_SPEC;
 }
 
 /* ---- functions */
@@ -625,7 +678,8 @@ static int count_layers(config_eval *values, err *e)
                        values->s->file);
     if (!is_number(&v) || v.number < 0 || v.number > LAYERS_MAX || v.number != floor(v.number))
         return err_set(e, ERR_SPEC, "%s: layers is %g: expected a whole number from 0 to %d", values->s->file, v.number,
-                       LAYERS_MAX);
+                       LAYERS_MAX),
+               config_blame(values, "layers", OUTSIDE, e);
     values->layers = (int)v.number;
     return OK;
 }

@@ -52,6 +52,8 @@ int config_value(config_eval *values, const expr *x, int layer, const char *word
 int config_name(config_eval *values, const char *name, int layer, value *out, err *e);
 /* The definition that config_name evaluates, for messages; or NULL. */
 const spec_row *config_definition(const config_eval *values, const char *name, int layer);
+/* Puts behind a recorded message the keys of the model's files that the name's value comes from, or may. Its code. */
+int config_blame(config_eval *values, const char *name, int layer, err *e);
 /* Whether a bare name is a fixed word in the definition of the name or option `own`, not a name to look up. */
 bool config_is_word(const config_eval *values, const char *own, const char *word);
 bool config_knows(const config_eval *values, const char *name); /* whether [config] defines it */

@@ -56,6 +56,18 @@ int err_wrap(err *e, const char *fmt, ...)
     return e->code;
 }
 
+int err_more(err *e, const char *fmt, ...)
+{
+    if (!e || !e->code) return e ? e->code : 0;
+    const size_t n = strlen(e->msg);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(e->msg + n, sizeof e->msg - n, fmt, ap);
+    va_end(ap);
+    make_printable(e->msg);
+    return e->code;
+}
+
 int err_of(err *e, const char *who)
 {
     char others[ERR_WHO_MAX];

@@ -52,6 +52,9 @@ int err_copy(err *e, const err *from);
 /* Puts "context: " in front of a recorded message; returns its code (0 if nothing is recorded). */
 int err_wrap(err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* Puts text behind a recorded message; returns its code (0 if nothing is recorded). */
+int err_more(err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
 /* The error is another process's, or about it: its address goes to the front of `who`, and with ": " of the message.
  * Returns the code. */
 int err_of(err *e, const char *who);

@@ -153,16 +153,22 @@ static int build(rope_set *r, uint32_t v, int length, int positions, err *e)
 static int check_params(const rope_params *p, int ctx, err *e)
 {
     if (p->dims < 2 || p->dims % 2 || p->dims > ROPE_DIMS_MAX)
-        return err_set(e, ERR_SPEC, "rope: %d rotated dimensions; expected an even number up to %d", p->dims,
-                       ROPE_DIMS_MAX);
+        return err_set(
+            e, ERR_SPEC,
+            "rope: %d rotated dimensions (partial_rotary_factor, rotary_dim, rope.dimension_count); expected an even "
+            "number up to %d",
+            p->dims, ROPE_DIMS_MAX);
     if (ctx < 1 || ctx > POSITIONS_MAX) return err_set(e, ERR_SPEC, "rope: a table of %d positions", ctx);
-    if (!(p->theta > 0) || !isfinite(p->theta)) return err_set(e, ERR_SPEC, "rope: theta is %g", p->theta);
+    if (!(p->theta > 0) || !isfinite(p->theta))
+        return err_set(e, ERR_SPEC, "rope: theta (rope_theta, rope.freq_base) is %g", p->theta);
     bool derived = p->scaling == ROPE_YARN || p->scaling == ROPE_LONGROPE; /* factor may follow from the lengths */
     if (p->scaling != ROPE_NONE && !(p->factor > 0 && isfinite(p->factor)) &&
         !(derived && p->factor == 0 && p->max_positions > 0))
         return err_set(e, ERR_SPEC, "rope_factor (factor, rope.scaling.factor) is %g", p->factor);
     if ((derived || p->scaling == ROPE_LLAMA3) && p->original < 1)
-        return err_set(e, ERR_SPEC, "rope: this scaling needs the original maximum length");
+        return err_set(e, ERR_SPEC,
+                       "rope: this scaling needs the original maximum length (original_max_position_embeddings, "
+                       "max_position_embeddings)");
     if (p->scaling == ROPE_YARN && p->theta == 1) return err_set(e, ERR_SPEC, "rope: yarn needs theta other than 1");
     if (p->scaling == ROPE_LLAMA3 && !(p->low_freq > 0 && p->high_freq > p->low_freq))
         return err_set(e, ERR_SPEC, "rope: low and high frequency factors are %g and %g", p->low_freq, p->high_freq);

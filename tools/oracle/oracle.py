@@ -11,6 +11,7 @@
     oracle.py exports [NAME...]         GGUF files exported to Hugging Face's form, read by transformers
     oracle.py mutate [NAME...]          changes each key of each spec once; lists what no model notices
     oracle.py minimal [NAME...]         models of defaults, with a config.json that leaves these out
+    oracle.py keys [NAME...]            other values of each key of config.json, in the committed models
     oracle.py defaults                  what each configuration class means by default, into tests/vectors
 
 Cases are decoders, encoder-decoders and encoders: the tables oracle_cases*.py, joined in oracle_table.py. The way they
@@ -91,6 +92,12 @@ def cmd_minimal(args):
     return 1 if report(args.binary, chosen(args.names)) else 0
 
 
+def cmd_keys(args):
+    from oracle_keys import report
+    attention = {n: "sdpa" if CASES[n].config == "FalconConfig" else CASES[n].attention for n in chosen(args.names)}
+    return 1 if report(args.binary, args.vectors, attention) else 0
+
+
 def cmd_defaults(args):
     import transformers
     from oracle_defaults import write_defaults
@@ -152,6 +159,7 @@ def main():
                             ("exports", cmd_exports, "export GGUF files, read the result with transformers"),
                             ("mutate", cmd_mutate, "change each key of each spec"),
                             ("minimal", cmd_minimal, "compare models of defaults that say nothing of them"),
+                            ("keys", cmd_keys, "change each key of config.json"),
                             ("defaults", cmd_defaults, "write what configuration classes mean by default")):
         sub = commands.add_parser(name, help=text)
         sub.add_argument("names", nargs="*", help="case names or patterns; `first` is the first slice")
