@@ -30,10 +30,11 @@ int cuda_unpack(span packed, char **out, err *e)
     const uint64_t bytes = unpacked_bytes(packed);
     uint64_t most = MEMORY_MOST;
     size_t from = 0, to = 0;
+    const bool sized = bytes && bytes <= BYTES_MOST;
     *out = NULL;
-    char *image = bytes && bytes <= BYTES_MOST ? mem_array(bytes + 1, 1) : NULL;
-    if (!image && bytes && bytes <= BYTES_MOST) return err_memory(e, "kernels for the device");
-    if (!image || lzma_stream_buffer_decode(&most, 0, NULL, packed.p, &from, packed.n, (uint8_t *)image, &to, bytes) ||
+    char *image = sized ? mem_array(bytes + 1, 1) : NULL;
+    if (sized && !image) return err_memory(e, "kernels for the device");
+    if (!sized || lzma_stream_buffer_decode(&most, 0, NULL, packed.p, &from, packed.n, (uint8_t *)image, &to, bytes) ||
         to != bytes) {
         mem_free(image);
         return err_set(e, ERR_FORMAT, "kernels in this executable are damaged: build it again");

@@ -25,7 +25,8 @@ static inline size_t read_ids(const json *list, int32_t *to, size_t cap)
 
 static inline int is_model(const struct dirent *f) { return f->d_name[0] != '.' && strcmp(f->d_name, "README.md"); }
 
-/* How many models are in a folder of them, none of which has faults; by name, so that turns are the same anywhere. */
+/* The number of models in a folder; fails if one of them has faults. Models come in the order of their names, so that a
+ * model has the same turn on every machine. */
 static inline int check_models(const char *root, int (*faults)(const char *folder, const char *name, int turn))
 {
     int wrong = 0, turn = 0;

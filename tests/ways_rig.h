@@ -23,7 +23,7 @@ typedef struct way {
     int in_flight, chunk;
     ends_choice ends;
     int kv_host;
-    bool brief; /* what is generated has four tokens, and its hidden states are left out: for slow devices */
+    bool brief; /* queries generate four tokens; models that generate are compared without hidden states */
 } way;
 
 static inline bool take_token(void *ctx, const token_event *ev)

@@ -415,7 +415,8 @@ static inline bool ended_before(const race_launch *rl, const record *r, uint32_t
     return lives[r->launch].ended && lives[r->launch].ended < past;
 }
 
-/* The same at the time when this launch began, or when the last one ended of which the lane has heard. */
+/* Whether the other launch had ended before this launch began, or before the lane last learned of launches that had
+ * ended. */
 static bool was_before(const warp *w, int l, const record *r)
 {
     const race_launch *rl = w->block->of->race;
